@@ -389,7 +389,7 @@ impl Job for Reorganize {
 
     fn may_cancel(&self) -> Result<(), String> {
         match self.overwritten || self.begun && self.machine.is_none() {
-            true => Err("blocks have changed places already, and some may be between two; pause the task, or let the task end and undo the moves with the plan the other way round"
+            true => Err("blocks have already been moved; pause the task, or let the task end and run a plan with the reverse moves"
                 .into()),
             false => Ok(()),
         }

@@ -450,7 +450,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_set_comes_back(blocks in 1u64..3_000, gone in proptest::collection::vec((0u64..3_000, 1u64..99), 0..20)) {
+        fn a_block_set_survives_encoding_and_decoding(blocks in 1u64..3_000, gone in proptest::collection::vec((0u64..3_000, 1u64..99), 0..20)) {
             let mut set = BlockSet::full(blocks);
             for (first, len) in gone {
                 set.remove_range(first.min(blocks), (first + len).min(blocks));
@@ -461,7 +461,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64), blocks in 0u64..999) {
+        fn no_bytes_panic_the_reader_of_block_sets(bytes in proptest::collection::vec(any::<u8>(), 0..64), blocks in 0u64..999) {
             let _ = decode(&bytes, blocks);
         }
     }

@@ -10,7 +10,7 @@ use units::{Bytes, Duration, Instant, LbnRange, Op, SessionId};
 
 /// The message to a client whose request meets blocks that a reorganisation is moving.
 pub(super) const FENCED: &str =
-    "the blocks are changing their places; wait until the reorganisation is done (`freeblock tasks`)";
+    "a reorganisation is moving these blocks; wait until the reorganisation is done (`freeblock tasks`)";
 
 impl crate::DiskHooks for TaskManager {
     fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {

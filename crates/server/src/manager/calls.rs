@@ -27,7 +27,7 @@ impl TaskManager {
         }
         if what.needs_alone() == Some(false) && self.writers > 0 {
             return Err(ManagerError::Busy(format!(
-                "{} clients have the disk open for writing; let them close it, or say force and their writes fail",
+                "{} clients have the disk open for writing; close them, or set `force`: their writes then fail",
                 self.writers
             )));
         }

@@ -46,7 +46,7 @@ pub(crate) enum ClientSessionError {
     )]
     Tasks,
     /// The end of a range exceeds 64 bits.
-    #[error("LBNs {0} and {1} more are past all numbers; give sectors of the disk")]
+    #[error("LBN {0} plus {1} sectors exceeds 64 bits; give sectors of the disk")]
     Range(u64, u64),
 }
 

@@ -41,7 +41,7 @@ enum Holds {
 }
 
 /// The message if neither the journal entry for a task's end nor the removal of its kept blocks succeeds.
-const MAY_GO_ON: &str = "the task is over, but the journal does not say so and the blocks that the task kept are not removed: after a restart the task may go on with newer bytes; then cancel the task";
+const MAY_GO_ON: &str = "the task has ended, but neither the journal entry for the end nor the removal of the saved blocks succeeded: after a restart the task may continue with newer bytes; cancel the task then";
 
 impl TaskManager {
     /// Ends a task in a final state. Returns the journal entry that makes the end durable.

@@ -243,7 +243,7 @@ impl TaskManager {
             _ if matches!(live.permit, PermitState::Waits) && live.may_try(now) => {
                 let most = self.config.permits.most();
                 let why = format!(
-                    "the task waits for a free place: {most} scrubs and comparisons run at a time (tasks_at_once)"
+                    "the task waits: at most {most} scrubs and comparisons run at a time (tasks_at_once)"
                 );
                 self.state(id, TaskState::Queued, Some(why));
             }

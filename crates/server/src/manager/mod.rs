@@ -179,7 +179,7 @@ pub struct TaskManager {
 impl std::fmt::Debug for TaskManager {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TaskManager")
-            .field("setup", &self.config)
+            .field("config", &self.config)
             .field("table", &self.table)
             .finish_non_exhaustive()
     }
@@ -368,7 +368,7 @@ impl TaskManager {
                 "the tasks of this disk are stopped, and one of these tasks had closed the disk: {closed} until `freeblock repair`; {why}"
             ),
             None => format!(
-                "a task that wrote to this disk did not end well: {closed} until a restore is done, or `freeblock repair --open`"
+                "a task that wrote to this disk ended early, and the content of the disk is incomplete: {closed} until a restore is done, or `freeblock repair --open`"
             ),
         })
     }

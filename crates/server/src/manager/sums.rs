@@ -300,8 +300,7 @@ impl TaskManager {
                 self.forward_sums(sessions, id, FileResult::Refused(why))
             }
             FileResult::Trouble(why) => {
-                let why =
-                    format!("the checksum store has failed, and nothing in it is believed any more: {why}");
+                let why = format!("the checksum store has failed and is no longer used: {why}");
                 self.leave_sums(sessions, &why);
             }
             result => {
@@ -379,7 +378,7 @@ impl TaskManager {
                 let (place, s) =
                     (self.table.sums().map(|s| s.path.display().to_string()), FILE_TIMEOUT.as_secs_f64());
                 let why = format!(
-                    "{}: the checksum store has not answered for {s:.0} s, and nothing in it is believed any more; put the store on another device, never on this disk itself",
+                    "{}: the checksum store has not answered for {s:.0} s and is no longer used; put the store on another device, never on this disk itself",
                     place.unwrap_or_default()
                 );
                 self.leave_sums(sessions, &why);

@@ -21,11 +21,11 @@ pub(crate) struct Broken {
 pub(crate) enum Damage {
     #[error("the file is gone, and {acknowledged} records of it were acknowledged")]
     Gone { acknowledged: u64 },
-    #[error("the file is gone, and without this file the end of the log beside it is not known")]
+    #[error("the file is missing, and without this file the last acknowledged record is unknown")]
     EndGone,
     #[error("the file cannot be read: {0}")]
     Unreadable(String),
-    #[error("the file's first bytes are not those of such a file")]
+    #[error("the file does not begin like a freeblock log")]
     Foreign,
     #[error("the file has version {0}, and this program reads version 1")]
     Version(u32),

@@ -258,7 +258,7 @@ proptest! {
 
     /// After a failed call the log is replaced, and the records before then count as no damage.
     #[test]
-    fn after_a_failure_it_is_written_anew(calls in 0u64..12, then in 0u64..12, more in 0u64..12) {
+    fn a_log_is_replaced_after_failed_calls(calls in 0u64..12, then in 0u64..12, more in 0u64..12) {
         let files = MemoryFiles::default();
         let mut log = create(&files, b"first");
         log.append(b"second", b"").unwrap();
@@ -278,7 +278,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic(log in proptest::collection::vec(any::<u8>(), 0..99), end: Option<bool>, sound: bool) {
+    fn no_bytes_panic_the_reader_of_logs(log in proptest::collection::vec(any::<u8>(), 0..99), end: Option<bool>, sound: bool) {
         let files = MemoryFiles::default();
         if end.is_some() {
             drop(create(&files, b"first"));

@@ -203,7 +203,9 @@ impl TaskSpec {
         check_priority(self.priority)?;
         let kind = self.kind;
         let stray = |field, given: bool, kinds: &[TaskKind]| match given && !kinds.contains(&kind) {
-            true => Err(SpecError::new(field, format!("a {kind} has no such thing"), "omit the field")),
+            true => {
+                Err(SpecError::new(field, format!("a {kind} does not take this field"), "omit the field"))
+            }
             false => Ok(()),
         };
         stray("first_lbn", self.first_lbn.is_some(), &[Scrub, Verify])?;
@@ -282,7 +284,7 @@ impl TaskSpec {
         let Some(given) = &self.checksums else {
             return match self.force {
                 true => {
-                    let found = "a scrub without checksums has no such thing".into();
+                    let found = "a scrub without checksums does not take this field".into();
                     Err(SpecError::new("force", found, "omit the field, or name the checksums"))
                 }
                 false => Ok(None),
@@ -588,7 +590,7 @@ mod tests {
             ),
             (r#"{"kind":"scrub","first_lbn":990,"sectors":11}"#, "sectors: 11 from LBN 990 on; give 1 to 10"),
             (r#"{"kind":"scrub","block_sectors":0}"#, "block_sectors: 0; give 1 to 32768"),
-            (r#"{"kind":"scrub","to":"/a"}"#, "to: a scrub has no such thing; omit the field"),
+            (r#"{"kind":"scrub","to":"/a"}"#, "to: a scrub does not take this field; omit the field"),
             (
                 r#"{"kind":"snapshot"}"#,
                 "name: nothing is given; give at most 64 letters, digits, '-', '_' and '.', the first a letter or digit",
@@ -597,7 +599,7 @@ mod tests {
                 r#"{"kind":"snapshot","name":"a/b"}"#,
                 "name: \"a/b\"; give at most 64 letters, digits, '-', '_' and '.', the first a letter or digit",
             ),
-            (r#"{"kind":"scrub","name":"a"}"#, "name: a scrub has no such thing; omit the field"),
+            (r#"{"kind":"scrub","name":"a"}"#, "name: a scrub does not take this field; omit the field"),
             (
                 r#"{"kind":"verify"}"#,
                 "members: nothing is given; name the disks in the order of the array, that of this task first",
@@ -613,7 +615,7 @@ mod tests {
             (r#"{"kind":"verify","members":["d"]}"#, "members: 1; give 2 to 255"),
             (
                 r#"{"kind":"verify","members":["d","e"],"chunk_sectors":8}"#,
-                "chunk_sectors: a mirror has no such thing; omit the field, or give the array's kind",
+                "chunk_sectors: a mirror does not take this field; omit the field, or give the array's kind",
             ),
             (
                 r#"{"kind":"verify","members":["d","e","f","g"],"array":"raid6"}"#,
@@ -627,7 +629,10 @@ mod tests {
                 r#"{"kind":"verify","members":["d","e"],"offset_lbn":1000}"#,
                 "first_lbn: 1000 on a disk of 1000 sectors; give an LBN of the disk",
             ),
-            (r#"{"kind":"scrub","members":["d","e"]}"#, "members: a scrub has no such thing; omit the field"),
+            (
+                r#"{"kind":"scrub","members":["d","e"]}"#,
+                "members: a scrub does not take this field; omit the field",
+            ),
             (r#"{"kind":"backup"}"#, "to: nothing is given; name a file"),
             (r#"{"kind":"backup","to":"a"}"#, "to: a; give a path that begins with /"),
             (
@@ -638,7 +643,7 @@ mod tests {
             (r#"{"kind":"restore","from":["x"]}"#, "from: x; give a path that begins with /"),
             (
                 r#"{"kind":"reorganize","plan":"/a","force":true}"#,
-                "force: a reorganize has no such thing; omit the field",
+                "force: a reorganize does not take this field; omit the field",
             ),
         ];
         for (json, said) in mistakes {

@@ -554,11 +554,6 @@ impl Background {
         self.reads.values().map(|read| read.range)
     }
 
-    /// Returns whether a session belongs to the background requests.
-    fn has(&self, session: SessionId) -> bool {
-        [self.session, self.memory.session(), self.writer].contains(&Some(session))
-    }
-
     /// Makes all reads foreground work whose range is `in_the_way` of an application that waits for their end.
     pub fn hurry(
         &mut self,
@@ -579,7 +574,7 @@ impl Background {
         let writes = self.writes.values().map(|write| (write.served, write.range));
         let is_write = self.writer == Some(session);
         let its = reads.filter(|_| !is_write).chain(writes.filter(|_| is_write));
-        if self.has(session) && its.into_iter().any(|(served, range)| served && range.overlaps(part)) {
+        if self.owns(session) && its.into_iter().any(|(served, range)| served && range.overlaps(part)) {
             self.promoted.bytes += part.len().bytes(self.sector).get();
             self.promoted_time += took;
         }

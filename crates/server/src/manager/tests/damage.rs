@@ -306,7 +306,7 @@ fn a_daemon_with_a_damaged_journal_serves_and_begins_nothing() {
     assert_eq!(rig.files.get("/state/tasks.journal.damaged").unwrap(), bytes);
     let mut rig = rig.crash(None);
     let taken = rig.call(|manager, _| manager.is_taken()).unwrap();
-    assert!(taken.contains("a task that wrote to this disk did not end well"), "{taken}");
+    assert!(taken.contains("a task that wrote to this disk ended early"), "{taken}");
     for task in rig.call(|manager, _| manager.tasks()) {
         assert!(task.state.is_over(), "{task:?}");
     }

@@ -120,7 +120,7 @@ fn a_backup_ends_after_its_last_block_is_kept() {
 }
 
 #[test]
-fn a_replica_is_too() {
+fn a_replica_has_the_bytes_of_its_start_while_clients_write() {
     for seed in 0..3 {
         let (mut rig, mut chance) = (Rig::new(), Stream::new(seed, "clients"));
         let then = rig.now.clone();
@@ -318,7 +318,7 @@ fn images_are_restored_and_a_crash_writes_nothing_twice() {
     let refused = rig.call(|manager, _| manager.start(spec.clone())).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "1 clients have the disk open for writing; let them close it, or say force and their writes fail"
+        "1 clients have the disk open for writing; close them, or set `force`: their writes then fail"
     );
     rig.call(|manager, _| manager.set_writers(0));
     let id = rig.start(spec);

@@ -261,7 +261,7 @@ fn a_file_that_is_no_store_or_damaged_is_refused_by_name() {
 }
 
 #[test]
-fn one_at_a_time() {
+fn a_second_scrub_is_refused_while_one_with_checksums_runs() {
     let mut rig = Rig::new();
     rig.volume.platters_mut().spoil(Lbn::new(77), sim::Cure::None);
     let id = rig.start(spec());

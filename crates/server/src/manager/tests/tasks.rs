@@ -117,10 +117,7 @@ fn scrubs_beyond_the_limit_wait_and_a_paused_one_lets_the_next_run() {
     let waits = rig.task(second);
     assert_eq!((waits.state, waits.done), (TaskState::Queued, 0));
     let why = waits.reason.unwrap();
-    assert_eq!(
-        why,
-        "the task waits for a free place: 1 scrubs and comparisons run at a time (tasks_at_once)"
-    );
+    assert_eq!(why, "the task waits: at most 1 scrubs and comparisons run at a time (tasks_at_once)");
     rig.call(|manager, s| manager.pause(s, first)).unwrap();
     while rig.task(second).state == TaskState::Queued {
         rig.run_for(Duration::from_millis(50));
@@ -145,7 +142,7 @@ fn a_blocked_comparison_lets_others_run_and_tries_again_when_it_may_run() {
     let state = |rig: &Rig| (rig.task(id).state, rig.task(id).reason.unwrap_or_default());
     let none = "members: the daemon has no disk \"tiny\"; cancel the task, or configure that disk";
     let blocked = (TaskState::Paused, none.to_owned());
-    let why = "the task waits for a free place: 1 scrubs and comparisons run at a time (tasks_at_once)";
+    let why = "the task waits: at most 1 scrubs and comparisons run at a time (tasks_at_once)";
     let queued = (TaskState::Queued, why.to_owned());
     assert_eq!(state(&rig), blocked);
     let of_another = permits.take().expect("it has kept its permit");

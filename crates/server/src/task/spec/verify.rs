@@ -76,7 +76,7 @@ impl TaskSpec {
         let array = match (self.array.unwrap_or_default(), chunk) {
             (ArrayKind::Mirror, None) => Array::Mirror,
             (ArrayKind::Mirror, Some(_)) => {
-                let found = "a mirror has no such thing".into();
+                let found = "a mirror does not take this field".into();
                 return Err(SpecError::new(
                     "chunk_sectors",
                     found,

@@ -60,7 +60,7 @@ impl Default for IdleTime {
 #[non_exhaustive]
 pub enum IdleTimeError {
     /// The threshold is too long, or zero: with zero the next attempt would not be later than the last one.
-    #[error("idle.threshold is {} ns; give 1 ns to an hour, 20 ms where nothing is known", .found.as_nanos())]
+    #[error("idle.threshold is {} ns; give 1 ns to 1 h, 20 ms is the default", .found.as_nanos())]
     Threshold {
         /// The given value.
         found: Duration,
@@ -86,7 +86,7 @@ impl IdleTime {
     /// use freeblock_scheduler::IdleTime;
     /// use freeblock_scheduler::units::Duration;
     /// let idle = IdleTime::default().with_threshold(Duration::ZERO);
-    /// assert!(idle.check().unwrap_err().to_string().starts_with("idle.threshold is 0 ns; give 1 ns to an hour"));
+    /// assert!(idle.check().unwrap_err().to_string().starts_with("idle.threshold is 0 ns; give 1 ns to 1 h"));
     /// ```
     pub fn check(&self) -> Result<(), IdleTimeError> {
         if self.threshold == Duration::ZERO || self.threshold > Self::THRESHOLD_MAX {
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_enough_whatever_requests_paid() {
+    fn after_a_long_silence_work_continues_above_the_bound() {
         let config = IdleTime { harm_ppm: 0, ..IdleTime::default() };
         let mut idle = Idle::new(1_000);
         for _ in 0..5 {

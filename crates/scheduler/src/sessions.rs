@@ -75,7 +75,7 @@ pub enum SessionError {
         physical: Sectors,
     },
     /// The range ends past the end of the drive.
-    #[error("LBNs {range} leave the drive; it ends at LBN {capacity}")]
+    #[error("LBNs {range} end past the drive's last LBN; the drive has {capacity} sectors")]
     PastEnd {
         /// The requested range.
         range: LbnRange,

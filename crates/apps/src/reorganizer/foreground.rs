@@ -46,7 +46,7 @@ impl Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
     /// The range is past the end of the drive.
-    #[error("LBNs {range} leave the drive; it ends at LBN {capacity}")]
+    #[error("LBNs {range} end past the drive's last LBN; the drive has {capacity} sectors")]
     PastEnd {
         /// The requested range.
         range: LbnRange,

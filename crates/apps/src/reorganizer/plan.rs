@@ -79,7 +79,7 @@ pub enum RelocationPlanError {
     #[error("the plan has more than {PLAN_BLOCKS_MAX} blocks; move less at a time, or larger blocks")]
     TooManyBlocks,
     /// A source or destination is past the end of the drive.
-    #[error("LBNs {range} leave the drive; it ends at LBN {capacity}")]
+    #[error("LBNs {range} end past the drive's last LBN; the drive has {capacity} sectors")]
     PastEnd {
         /// The source or destination.
         range: LbnRange,

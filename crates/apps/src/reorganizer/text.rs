@@ -135,9 +135,9 @@ mod tests {
                 "more than 200 lines of `move` and `free`",
             ),
             (&format!("freeblock plan 1\nmove 0 8 8{}\n", " 8".repeat(1_000)), "line 2: \"move 0 8 8 8 8"),
-            ("freeblock plan 1\nmove 0 996 8\nfree 996 4\n", "leave the drive"),
+            ("freeblock plan 1\nmove 0 996 8\nfree 996 4\n", "end past the drive"),
             ("freeblock plan 1\nmove 0 16 8\n", "LBN 16 is a destination, holds live data"),
-            ("freeblock plan 1\nfree 990 20\n", "leave the drive"),
+            ("freeblock plan 1\nfree 990 20\n", "end past the drive"),
         ] {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(said), "{text:?}: {error}");

@@ -449,7 +449,7 @@ fn plans_and_tables_that_cannot_be_are_refused_and_nothing_is_opened() {
     let scans = Scans::Times(0);
     refuse(&mut host.core, table, Plan { scans, ..plan.clone() }, "scans = 0; give 1");
     let past = Table::new(TableId::new(1), Lbn::new(8), table.pages() + 1, Bytes::new(512)).unwrap();
-    refuse(&mut host.core, past, plan, "leave the drive");
+    refuse(&mut host.core, past, plan, "end past the drive");
     host.request(|_, record| panic!("{record:?}"));
 
     let new = |start, pages, sector| Table::new(TableId::new(1), Lbn::new(start), pages, Bytes::new(sector));

@@ -136,7 +136,7 @@ fn failed_and_lost_requests_teach_nothing() {
 }
 
 #[test]
-fn in_idle_time_it_gets_its_reads() {
+fn the_mimic_gets_its_reads_in_idle_time() {
     let mut core = core(Some(range(77_000)));
     submit(&mut core, Instant::ZERO, 1, Op::Read, 400);
     let (now, _) = execute(&mut core, Instant::ZERO).unwrap();

@@ -135,7 +135,7 @@ fn requests_that_were_passed_through_and_lost_are_sent_again() {
 }
 
 #[test]
-fn fewer_go_through_where_the_setting_says_so_and_none_by_the_papers() {
+fn pass_through_depth_follows_the_setting() {
     let overheads = Overheads::default().with_overlap(true);
     let paper = OutsideConfig::paper(overheads, Duration::ZERO);
     for (outside, expected) in [(paper, 2), (paper.with_pass_through(5), 5)] {

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn open_arrivals_are_of_no_few_clients() {
+    fn open_arrivals_are_not_taken_for_few_clients() {
         for part in [0.5, 0.8, 0.9, 0.95] {
             let clients = (0..20).map(|seed| last(&seen(open(part), seed, 20)));
             // A busy period has 1 / (1 - part) requests in the mean; arrivals late in a long busy period see the true queue.
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn until_enough_has_been_seen_as_many_as_were_seen_at_once() {
+    fn before_enough_arrivals_the_largest_number_at_once_counts() {
         assert_eq!(Arrivals::default().clients(7), Some(7));
     }
 

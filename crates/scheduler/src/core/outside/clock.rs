@@ -242,7 +242,7 @@ mod tests {
         }
 
         #[test]
-        fn there_and_back(host in 0u64..1 << 50, rate in -SPEED_ERROR_PARTS_MAX..SPEED_ERROR_PARTS_MAX, later in 0u64..1 << 36) {
+        fn host_time_survives_conversion_to_platter_time_and_back(host in 0u64..1 << 50, rate in -SPEED_ERROR_PARTS_MAX..SPEED_ERROR_PARTS_MAX, later in 0u64..1 << 36) {
             let new = Clock::new(Duration::from_nanos(REVOLUTION_NS));
             let clock = Clock { host: at(host), platter: at(host + 77), rate, ..new };
             let t = at(host + later);

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_nearest_gaps_are_none_those_behind_them_are_watched() {
+    fn if_gaps_of_least_lead_do_not_exist_the_next_are_watched() {
         for least in [144, 340] {
             let (lost, reported, used) = profile_longer_by_where_misses_begin_at(least, 820, 100_000);
             assert!((reported - lost as f64).abs() < 0.25 * lost as f64 + 60.0, "{reported} of {lost}");

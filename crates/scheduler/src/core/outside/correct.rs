@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_takes_no_time_takes_no_less() {
+    fn an_overhead_is_not_corrected_below_zero() {
         let profile = model::builtin::find("quantum-atlas-10k").unwrap();
         let drive = DriveModel::from_profile(&profile).unwrap();
         let overheads =

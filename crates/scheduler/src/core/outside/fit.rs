@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_of_nothing_is_left_out() {
+    fn a_stop_without_wanted_blocks_is_left_out() {
         let drive = DriveModel::from_profile(&builtin::find("quantum-atlas-10k").unwrap()).unwrap();
         let outside = outside(&drive);
         let mut seen = 0;

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_of_other_commands_as_well_are_no_reason() {
+    fn a_kind_that_loses_no_more_than_others_is_allowed() {
         // One command in this number loses a revolution anyway.
         for one_in in [30, 100, 1_000] {
             let mut learned = Learned::default();

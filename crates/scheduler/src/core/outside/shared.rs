@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_session_has_all_gaps() {
+    fn detours_or_idle_time_alone_may_use_the_whole_bound() {
         assert_eq!(shared((100, 0), [(9_000, 0); 2]).0, 10_000);
         assert_eq!(shared((100, 0), [(10_000, 0); 2]).0, 10_000);
         assert_eq!(shared((0, 100), [(0, 9_000); 2]).1, 10_000);

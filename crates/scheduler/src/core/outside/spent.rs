@@ -134,7 +134,7 @@ mod tests {
     proptest! {
         /// Simulates revolutions with random yields: nearly all permitted revolutions are spent, and on the greatest yields.
         #[test]
-        fn the_price_finds_the_worth_of_a_revolution(most in 2u64..600, income in 20u64..200, seed in any::<u64>()) {
+        fn permitted_revolutions_are_spent_on_the_greatest_yields(most in 2u64..600, income in 20u64..200, seed in any::<u64>()) {
             let mut price = Price::of_track(300);
             let (mut state, mut purse, mut spent, mut brought) = (seed, 0u64, 0u64, 0u64);
             let requests = 60_000;

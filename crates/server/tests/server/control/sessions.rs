@@ -78,7 +78,7 @@ fn calls_are_refused_by_name_and_abort_suspend_and_resume_do_so() {
     let mut session = Session::open(&daemon.socket, "data", 20).unwrap();
     let sectors = session.sectors();
     let said = session.read(0, sectors + 1, 8, 0).unwrap_err().to_string();
-    assert!(said.contains("leave the drive"), "{said}");
+    assert!(said.contains("end past the drive"), "{said}");
     let said = session.read(0, sectors, 4_096, 0).unwrap_err().to_string();
     assert_eq!(said, "a block size of 4096 sectors; give blocks of at most 1 MiB");
     session.suspend().unwrap();

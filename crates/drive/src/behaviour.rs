@@ -366,7 +366,7 @@ impl Behaviour {
             && r.every <= r.takes
         {
             let value = format!("{} every {}", r.takes, r.every);
-            return wrong("behaviour.recalibration", value, "let it take less time than lies between two");
+            return wrong("behaviour.recalibration", value, "give a duration shorter than the interval");
         }
         if let Some(bad) = self.bad_sectors
             && (bad.count > 1_000_000 || bad.retries > 1_000)

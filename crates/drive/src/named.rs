@@ -16,7 +16,7 @@ pub enum SwitchError {
         word: String,
     },
     /// The switch does not have this value.
-    #[error("{name}: {value:?} is no value of it; {mend}")]
+    #[error("{name}: invalid value {value:?}; {mend}")]
     Value {
         /// The name of the switch.
         name: &'static str,
@@ -26,7 +26,7 @@ pub enum SwitchError {
         mend: &'static str,
     },
     /// The switch needs a value, because no preset switches it on.
-    #[error("{name}: there is none of it in the presets, so it needs a value; {mend}")]
+    #[error("{name} needs a value, because no preset switches it on; {mend}")]
     Needs {
         /// The name of the switch.
         name: &'static str,
@@ -87,7 +87,7 @@ const SWITCHES: [Switch; 22] = [
     },
     Switch {
         name: "drift",
-        mend: "give by how many millionths at most and how long a speed lasts, such as 5000:5s, or off",
+        mend: "give the largest deviation in millionths and the duration of a speed, such as 5000:5s, or off",
         copy: |to, from| to.drift = from.drift,
         read: |to, text| {
             let (most_ppm, step) = text.split_once(':')?;
@@ -116,7 +116,7 @@ const SWITCHES: [Switch; 22] = [
     },
     Switch {
         name: "bad_sectors",
-        mend: "give how many and in how many revolutions each is given up, such as 20:8, or off",
+        mend: "give the number of bad sectors and the revolutions before a read fails, such as 20:8, or off",
         copy: |to, from| to.bad_sectors = from.bad_sectors,
         read: |to, text| {
             let (count, retries) = text.split_once(':')?;
@@ -468,7 +468,7 @@ mod tests {
         let said = |text: &str| text.parse::<Behaviour>().unwrap_err().to_string();
         assert_eq!(
             said("noise,drift=0.5%"),
-            "drift: \"0.5%\" is no value of it; give by how many millionths at most and how long a speed lasts, such as \
+            "drift: invalid value \"0.5%\"; give the largest deviation in millionths and the duration of a speed, such as \
              5000:5s, or off"
         );
         assert!(said("nois").starts_with(
@@ -476,13 +476,13 @@ mod tests {
         ));
         assert_eq!(
             said("bad_sectors"),
-            "bad_sectors: there is none of it in the presets, so it needs a value; give how many and in how many revolutions \
-             each is given up, such as 20:8, or off"
+            "bad_sectors needs a value, because no preset switches it on; give the number of bad sectors and the \
+             revolutions before a read fails, such as 20:8, or off"
         );
         assert_eq!(said("overlap_percent=101"), "behaviour.overlap_percent: 101; give 0 to 100");
         assert_eq!(
             said("seek_spread=20"),
-            "seek_spread: \"20\" is no value of it; give a time, such as 20us, 6.4us or 0.5ms, or off"
+            "seek_spread: invalid value \"20\"; give a time, such as 20us, 6.4us or 0.5ms, or off"
         );
     }
 }

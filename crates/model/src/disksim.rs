@@ -45,7 +45,7 @@ mod syntax;
 
 pub use error::{ImportError, Place};
 
-use crate::layout::Layout;
+use crate::layout::{CYLINDERS_MAX, Layout};
 use crate::profile::{FORMAT_VERSION, Profile};
 use instances::Instances;
 use layout_g1::Mapped;
@@ -53,9 +53,6 @@ use source::{At, Fault, Scalar, Sources, printable, refuse};
 use std::io::{self, Read};
 use std::path::Path;
 use syntax::{Block, Node, Statement, Value};
-
-/// The most cylinders that a file may declare. `DriveModel::from_profile` has a lower bound, and checks it later.
-const CYLINDERS_MAX: u64 = 10_000_000;
 
 /// Reads the files of an import. A closure from path to content implements this trait.
 pub trait Files {
@@ -246,9 +243,9 @@ impl<'s> Config<'s> {
             Disk::Bare(block) => (block, block),
         };
         let heads = model.whole("Number of data surfaces", 1, u64::from(u16::MAX))? as u16;
-        let cylinders = model.whole("Number of cylinders", 1, CYLINDERS_MAX)? as u32;
+        let cylinders = model.whole("Number of cylinders", 1, u64::from(CYLINDERS_MAX))? as u32;
         let mapped = self.layout(model, heads, notes)?;
-        if u64::from(mapped.cylinders) > CYLINDERS_MAX {
+        if mapped.cylinders > CYLINDERS_MAX {
             return Err(refuse(
                 model.at,
                 format!("the layout uses {} cylinders", mapped.cylinders),
@@ -357,7 +354,7 @@ impl<'s> Config<'s> {
                 (None, _) => None,
                 _ => {
                     notes.push(format!(
-                        "no topology says which {what} the disk hangs on; its time per sector is taken as 0"
+                        "there is more than one {what} and no topology; the time per sector is taken as 0"
                     ));
                     None
                 }

@@ -21,7 +21,9 @@ fn text(from: impl Read) -> std::io::Result<String> {
     let mut text = String::new();
     from.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
     match text.len() as u64 > FILE_BYTES_MAX {
-        true => Err(std::io::Error::other(format!("more than {FILE_BYTES_MAX} bytes are no profile"))),
+        true => Err(std::io::Error::other(format!(
+            "the file has more than {FILE_BYTES_MAX} bytes, which no profile has"
+        ))),
         false => Ok(text),
     }
 }
@@ -109,7 +111,7 @@ mod tests {
     fn no_more_of_a_file_is_read_than_a_profile_may_have() {
         let most = usize::try_from(FILE_BYTES_MAX).unwrap();
         let mut endless = std::io::repeat(b'#').take(4 * FILE_BYTES_MAX);
-        assert!(text(&mut endless).unwrap_err().to_string().contains("are no profile"));
+        assert!(text(&mut endless).unwrap_err().to_string().contains("bytes, which no profile has"));
         assert_eq!(endless.limit(), 3 * FILE_BYTES_MAX - 1);
         assert_eq!(text(std::io::repeat(b'#').take(FILE_BYTES_MAX)).unwrap().len(), most);
     }

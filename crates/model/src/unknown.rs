@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn further_is_further() {
+    fn larger_distances_take_longer() {
         let drive = DriveModel::unknown(Sectors::new(7_814_037_168), Bytes::new(512)).unwrap();
         let at =
             |lbn| Position::from(drive.layout().track(drive.layout().locate(Lbn::new(lbn)).unwrap().track));

@@ -103,7 +103,7 @@ impl Clients {
 
     pub fn opened(&mut self, id: SessionId, session: Session) -> Result<(), Broken> {
         let known = self.sessions.contains_key(&id) || self.closed.contains(&id);
-        hold(!known, Check::Once, || format!("{id} was given out before"))?;
+        hold(!known, Check::Once, || format!("{id} was used before"))?;
         self.numbers.insert(session.number, id);
         self.sessions.insert(id, session);
         Ok(())
@@ -131,7 +131,7 @@ impl Clients {
         origin: (usize, u64),
     ) -> Result<(), Broken> {
         let known = self.tasks.contains_key(&id) || self.ended.contains(&id);
-        hold(!known, Check::Once, || format!("{id} was given out before"))?;
+        hold(!known, Check::Once, || format!("{id} was used before"))?;
         let NewTask { number, session, op, range, block, parameter } = task;
         let wanted = range.len().get().div_ceil(block);
         let blocks = vec![Block::Wanted; wanted as usize];

@@ -120,7 +120,7 @@ pub(crate) trait Scrubbing: Calls {
     /// Checks that writes do not complete the scrubber's reads, because a write does not show whether a sector can be read.
     fn check_asks_medium(&self, session: SessionId) -> Result<(), Broken> {
         let served = self.clients().sessions.get(&session).is_some_and(|s| s.serve);
-        hold(!served, Check::Scrub, || "a scrub takes writes for reads".into())
+        hold(!served, Check::Scrub, || "writes complete the reads of a scrub".into())
     }
 
     /// Saves the progress of the scrub.

@@ -187,10 +187,7 @@ impl World {
             }
             Output::Do(HeadWork::Cut) => self.cut()?,
             Output::Completed(id) | Output::Failed { id, .. } => {
-                return Err((
-                    Check::Request,
-                    format!("{id} is said to be done at a time when nothing was done"),
-                ));
+                return Err((Check::Request, format!("{id} is reported as done, but no work had ended")));
             }
             Output::Deliver(record) => self.delivered(&record)?,
         }

@@ -141,7 +141,8 @@ fn a_name_on_its_own_and_a_seed() {
 
 #[test]
 fn mistakes_are_named() {
-    let mend = "give by how many millionths at most and how long a speed lasts, such as 5000:5s, or off";
+    let mend =
+        "give the largest deviation in millionths and the duration of a speed, such as 5000:5s, or off";
     for args in [
         "probe emulated:quantum-atlas-10k,drift=fast",
         "mimic check table emulated:quantum-atlas-10k,drift=fast,noise",

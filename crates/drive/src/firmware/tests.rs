@@ -35,7 +35,7 @@ proptest! {
 
     /// Serves every waiting command on a copy of the drive: the chosen one must have the least sum of seek and latency.
     #[test]
-    fn the_drive_turns_to_the_command_that_the_head_gets_to_first(
+    fn the_drive_chooses_the_command_that_the_head_reaches_first(
         profile in profile(), first in (any::<bool>(), any::<u64>()),
         asks in proptest::collection::vec((any::<bool>(), any::<u64>()), 1..12),
     ) {

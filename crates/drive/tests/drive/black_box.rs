@@ -487,7 +487,7 @@ fn nonsense_in_a_behaviour_names_its_place() {
     assert!(error(Behaviour { queue, ..off }).contains("queue.depth"));
     let second = Duration::from_secs(1);
     let pause = Recalibration { every: second, takes: second };
-    assert!(error(Behaviour { recalibration: Some(pause), ..off }).contains("less time"));
+    assert!(error(Behaviour { recalibration: Some(pause), ..off }).contains("shorter than the interval"));
 }
 
 #[test]

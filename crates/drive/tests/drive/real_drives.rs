@@ -43,7 +43,7 @@ const MEASURED: [Measured; 5] = [
 ];
 
 #[test]
-fn each_measured_drive_is_met_better_than_by_disksim() {
+fn each_measured_drive_is_modelled_better_than_by_disksim() {
     for Measured { file, disksim_ms, demerit_ms_max, .. } in MEASURED {
         let Some((profile, records)) = measured(file) else { return };
         let report = validate_with(&profile, Rules::HARDWARE, &records).unwrap();

@@ -109,7 +109,7 @@ impl Layout {
             ));
         }
         if self.zones.len() >= usize::from(u16::MAX) {
-            return Err(ProfileError::new(at, "more than 65,534 zones", "join zones that are alike"));
+            return Err(ProfileError::new(at, "more than 65,535 zones", "join zones that are alike"));
         }
         let sections = order::sections(spec, zone, self.heads, at)?;
         let tracks: u64 = sections.iter().map(|s| u64::from(s.tracks) * u64::from(s.repetitions)).sum();

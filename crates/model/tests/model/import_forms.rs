@@ -164,7 +164,7 @@ fn empty_space_defects_and_gaps_between_zones() {
 
 /// The layout searches slips by bisection, so they must be sorted.
 #[test]
-fn unsorted_slips_are_sorted_and_it_is_said() {
+fn unsorted_slips_are_sorted_with_a_note() {
     let memory = model(&g1(0, 9, ", Number of spares = 5, slips = [ 27, 5, 5 ]"));
     let imported = memory.import("a.model").unwrap();
     assert_eq!(imported.profile.layout.zones[0].slips, [5, 27]);
@@ -255,7 +255,11 @@ fn bus_and_controller_above_the_disk_give_their_times() {
     // Without a topology the choice between two buses is ambiguous.
     let imported = two_disks(parts).import("a.parv").unwrap();
     assert_eq!(imported.profile.firmware.unwrap().bus_read_sector_ms, 0.0);
-    assert!(imported.notes.iter().any(|n| n.contains("no topology says which bus")), "{:?}", imported.notes);
+    assert!(
+        imported.notes.iter().any(|n| n.contains("there is more than one bus and no topology")),
+        "{:?}",
+        imported.notes
+    );
 }
 
 fn g4(tracks: &str, index: &str, rest: &str) -> String {

@@ -153,7 +153,10 @@ impl Daemon {
                 let status = self.running.as_ref().map(|it| it.disk().status());
                 let wait =
                     status.and_then(|status| status.background_requests).map(|door| format!("{door:?}"));
-                format!("{:?} wait for ever: {wait:?}; snapshots {states:?} {trouble:?}", self.asked)
+                format!(
+                    "requests {:?} were never answered: {wait:?}; snapshots {states:?} {trouble:?}",
+                    self.asked
+                )
             })?;
             self.run_until(self.now + Duration::from_millis(250))?;
         }

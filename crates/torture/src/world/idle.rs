@@ -45,7 +45,7 @@ impl World {
     /// Checks that idle work may begin now, and may move the head.
     pub(super) fn check_idle(&mut self, exec: &Exec, from: Position) -> Result<(), Broken> {
         let Some(idle) = self.setup.idle else {
-            return Err((Check::IdleRange, "idle time is used, and is not to be".into()));
+            return Err((Check::IdleRange, "the core uses idle time, although it is off".into()));
         };
         hold(self.requests.is_empty(), Check::Request, || {
             "the foreground waits, and idle work begins".into()

@@ -16,10 +16,12 @@ use units::{Duration, Instant, Lbn, RequestId};
 impl World {
     pub(super) fn execute(&mut self, Said { held, harm, waiting, promoted, .. }: Said) -> Result<(), Broken> {
         self.sequence += 1;
-        hold(self.exec.is_none(), Check::Request, || "two things at once".into())?;
+        hold(self.exec.is_none(), Check::Request, || {
+            "the core asks for work while the head is at work".into()
+        })?;
         let from = self.mechanics.position();
         let accesses = self.core.accesses();
-        hold(!accesses.is_empty(), Check::Request, || "nothing is to be done, and that at once".into())?;
+        hold(!accesses.is_empty(), Check::Request, || "the core asks for work without accesses".into())?;
         let plain = self.without_detours(accesses);
         let mut exec = Exec::plan(&mut self.mechanics, &self.drive, accesses, self.now, self.sequence);
         exec.held = held;

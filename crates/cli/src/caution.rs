@@ -23,7 +23,7 @@ pub(crate) const MISTRUSTED: &str = "the drive has not behaved as its profile sa
 pub(crate) fn without_positions(policy: PolicyName) -> Option<String> {
     matches!(policy, PolicyName::Sptf | PolicyName::Asptf(_) | PolicyName::SptfSw(_)).then(|| {
         format!(
-            "nothing is known of where sectors lie, so that {policy} goes by LBN distance, as sstf does; smtf learns the times"
+            "without a profile {policy} knows no positions and uses LBN distance, as sstf does; smtf learns the times"
         )
     })
 }

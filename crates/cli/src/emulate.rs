@@ -180,7 +180,7 @@ fn said(tally: &Tally, late: &Histogram<u64>, json: bool) -> Result<String, Prob
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = writeln!(text, "clients    {}", tally.clients);
-    let _ = writeln!(text, "requests   {}, and {} that failed", tally.requests, tally.failed);
+    let _ = writeln!(text, "requests   {}, {} failed", tally.requests, tally.failed);
     let Lateness { p50, p99, max } = lateness;
     let _ = writeln!(text, "lateness   {p50:.0} us median, {p99:.0} us 99th percentile, {max:.0} us at most");
     Ok(text)

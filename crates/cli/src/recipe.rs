@@ -303,7 +303,8 @@ mod tests {
         let by_size = |policy| Recipe { drive: drive.clone(), ..of(policy) }.remark();
         assert_eq!((of("sptf").remark(), by_size("smtf"), by_size("sstf")), (None, None, None));
         assert!(
-            by_size("sptf-sw:60").is_some_and(|remark| remark.contains("sptf-sw:60 goes by LBN distance"))
+            by_size("sptf-sw:60")
+                .is_some_and(|remark| remark.contains("sptf-sw:60 knows no positions and uses LBN distance"))
         );
         let papers = Recipe { conservatism_ns: Some(300_000), extra_revolutions: true, ..recipe.clone() };
         let again: Recipe = serde_json::from_str(&serde_json::to_string(&papers).unwrap()).unwrap();

@@ -29,7 +29,7 @@ pub(crate) struct RepairArgs {
     /// Make this task a failed one (as often as you like)
     #[arg(long, value_name = "N", requires = "disk")]
     pub(crate) fail: Vec<u64>,
-    /// Let clients at places again that a task had closed, although it did not end well
+    /// Open to clients again the ranges that a failed task had closed
     #[arg(long, requires = "disk")]
     pub(crate) open: bool,
     /// Print JSON

@@ -62,7 +62,7 @@ pub(crate) fn back() -> Option<String> {
     let quiet = OFF.lock().unwrap_or_else(PoisonError::into_inner).take()?;
     let error = quiet.end().err()?;
     Some(format!(
-        "the disk's look-ahead and read cache are not back: {error}; the next `freeblock probe` tries again"
+        "the disk's look-ahead and read cache could not be switched on again: {error}; the next `freeblock probe` tries again"
     ))
 }
 

@@ -103,7 +103,7 @@ fn hunt(args: &TortureArgs, console: &Console) -> Result<Outcome, Problem> {
         let over = OVER.load(Ordering::SeqCst);
         let number = over + 1;
         Console::new().note(&format!(
-            "seed {seed}: ended in history {number}; go on with it: freeblock torture {again} --skip {over}"
+            "seed {seed}: ended in history {number}; continue with: freeblock torture {again} --skip {over}"
         ));
     });
     let jobs = args.jobs.or_else(|| available_parallelism().ok().map(usize::from)).unwrap_or(1);
@@ -117,7 +117,7 @@ fn hunt(args: &TortureArgs, console: &Console) -> Result<Outcome, Problem> {
         let (shortest, failure) = shorter(&found.scenario, &found.failure);
         drop(progress);
         let mut text =
-            format!("seed {seed}: history {} of it breaks a promise\n{}\n", found.history, found.failure);
+            format!("seed {seed}: history {} breaks a promise\n{}\n", found.history, found.failure);
         write_counts(&mut text, &torture.counts());
         let _ = writeln!(text, "the shortest history found that breaks it:");
         return broken(text, &shortest, &failure, args);
@@ -220,7 +220,7 @@ fn write_counts(text: &mut String, counts: &Counts) {
         "  {} calls of a cache, {} flushes kept, {} snapshots, {} images restored and compared, {} reorganisations\n  \
          {} records fetched, {} times from a full buffer\n  \
          {} requests of a log, cleaned {} times, {} blocks of it in gaps\n  \
-         {} reads at the background door, {} of snapshots, {} kills of the daemon",
+         {} reads at background exports, {} of snapshots, {} kills of the daemon",
         grouped(counts.calls),
         grouped(counts.flushes),
         grouped(counts.snapshots),

@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_none_are_refused() {
+    fn a_quantity_that_is_not_finite_or_not_a_number_is_refused() {
         for wrong in ["nan", "inf", "-inf", "-1", "1e999", "", "x"] {
             assert!(milliseconds(wrong).is_err(), "{wrong}");
             assert!(share(wrong).is_err(), "{wrong}");

@@ -129,18 +129,25 @@ pub fn sized<T>(short: T, long: T) -> T {
     if is_long() { long } else { short }
 }
 
-/// Returns the seed of tests that search new histories with each commit, from 16 hexadecimal digits at most:
-/// `FREEBLOCK_TORTURE_SEED`, or the beginning of the commit's hash. Without either the seed is 1.
+/// Returns the seed of tests that search new histories with each commit: the decimal number in `FREEBLOCK_TORTURE_SEED`, as
+/// `freeblock torture --seed` takes it, or the first 16 hexadecimal digits of the commit's hash. Without either the seed is 1.
+///
+/// # Panics
+/// If the variable is not a number of 64 bits in decimal.
 #[must_use]
+#[expect(clippy::panic, reason = "this is how a test fails")]
 pub fn commit_seed() -> u64 {
-    let said = std::env::var("FREEBLOCK_TORTURE_SEED").ok().filter(|said| !said.is_empty());
+    if let Some(said) = std::env::var("FREEBLOCK_TORTURE_SEED").ok().filter(|said| !said.is_empty()) {
+        return said.parse().unwrap_or_else(|_| {
+            panic!("FREEBLOCK_TORTURE_SEED: {said:?} is not a seed; give a decimal number of 64 bits")
+        });
+    }
     let commit = || {
         let git = ["rev-parse", "HEAD"];
         let out = Command::new("git").args(git).current_dir(env!("CARGO_MANIFEST_DIR")).output().ok()?;
         out.status.success().then(|| String::from_utf8(out.stdout).ok()).flatten()
     };
-    let text = said.or_else(commit).unwrap_or_default();
-    let digits: String = text.trim().chars().take(16).collect();
+    let digits: String = commit().unwrap_or_default().trim().chars().take(16).collect();
     u64::from_str_radix(&digits, 16).unwrap_or(1)
 }
 

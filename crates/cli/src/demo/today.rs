@@ -78,7 +78,7 @@ pub(super) fn text(seed: u64) -> Result<String, Problem> {
     let head = ["", "mean response ms", "99th percentile ms", "scan MB/s", "days for the whole disk"];
     Ok(format!(
         "{}, simulated with a write cache and a queue of its own, and scheduled from outside:\n\
-         {} random requests, {REQUESTS_PER_SECOND} a second. The scan's {} have to come beside them.\n\n{}",
+         {} random requests, {REQUESTS_PER_SECOND} a second. The scan must read its {} beside these requests.\n\n{}",
         profile.title,
         grouped(REQUESTS),
         capacity(size),

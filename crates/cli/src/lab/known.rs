@@ -50,7 +50,7 @@ impl Known {
         if known.0.values().all(Vec::is_empty) {
             // An empty list is probably the wrong file: refuse it before experiments run for many minutes.
             return Err(Problem::failed(format!("{name} names no measure"))
-                .help("where every claim is to hold leave --known out; else a line a claim: its name = [\"the measure that does not hold\", ...]"));
+                .help("leave --known out if every claim must hold; otherwise give a line for each claim: CLAIM = [\"the measure that does not hold\", ...]"));
         }
         Ok(known)
     }
@@ -64,15 +64,16 @@ impl Known {
     pub(crate) fn unlike(&self, claim: &Claim) -> Vec<String> {
         let id = &claim.id;
         let lost = claim.measures.iter().filter(|m| !m.holds() && !self.has(claim, &m.what));
-        let mut unlike: Vec<String> =
-            lost.map(|m| format!("{id}: \"{}\" does not hold, and is not known not to", m.what)).collect();
+        let mut unlike: Vec<String> = lost
+            .map(|m| format!("{id}: \"{}\" does not hold, and is not on the list of known failures", m.what))
+            .collect();
         if claim.measures.is_empty() {
             unlike.push(format!("{id}: nothing was measured"));
         }
         for what in self.0.get(id).into_iter().flatten().map(Spanned::get_ref) {
             match claim.measures.iter().find(|m| m.what == *what) {
                 Some(measure) if measure.holds() => {
-                    unlike.push(format!("{id}: \"{what}\" holds; take it off the list of what does not"));
+                    unlike.push(format!("{id}: \"{what}\" holds; take it off the list of known failures"));
                 }
                 Some(_) => {}
                 None => {

@@ -197,7 +197,7 @@ fn shown(report: &Report) -> String {
     if let Some(writes) = &report.writes {
         let _ = writeln!(
             text,
-            "It predicts {} of {} more requests within 50 us, a third of them writes to the writable part; {} end whole revolutions off, {} otherwise.",
+            "The profile predicts {} of {} more requests within 50 us, a third of them writes to the writable part; {} end whole revolutions off, {} otherwise.",
             percent(writes.within_50us),
             grouped(writes.requests),
             percent(writes.revolutions_off),

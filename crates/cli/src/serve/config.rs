@@ -215,7 +215,9 @@ impl Config {
         for disk in file.disk.into_inner() {
             let (name, span) = (disk.name.get_ref().clone(), disk.name.span());
             if disks.iter().any(|other| other.name == name) {
-                return Err(place.problem(span, "another disk is called so; give each a name of its own"));
+                return Err(
+                    place.problem(span, "another disk has this name; give each disk a name of its own")
+                );
             }
             let numbers = disk.ublks();
             let (device, listen) = (disk.device.span(), disk.listen.get_ref().clone());
@@ -498,7 +500,7 @@ mod tests {
             (&format!("{disk}conservatism_ms = 0.3\n"), "without a profile there are no detours"),
             (&format!("{disk}extra_revolutions = true\n"), "could wait one more revolution"),
             (&format!("{disk}profile = \"p\"\nconservatism_ms = -0.3\n"), "give 0 to 1000"),
-            (&format!("{disk}{disk}"), "another disk is called so"),
+            (&format!("{disk}{disk}"), "another disk has this name"),
             (&disk.replace("\"a\"", "\"../a\""), "without slashes"),
             (&disk.replace("\"a\"", "\"all\""), "`all` stands for all disks in commands"),
             (&disk.replace("unix:/s", "udp:1"), "unix:PATH or tcp:ADDRESS:PORT"),

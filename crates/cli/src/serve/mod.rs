@@ -463,7 +463,7 @@ fn said(ended: Vec<Ended>, json: bool) -> Result<String, Problem> {
         // Writing to a string does not fail.
         let _ = writeln!(text, "{}", disk.name);
         let _ = writeln!(text, "  clients     {}", disk.clients);
-        let _ = writeln!(text, "  requests    {}, and {} that failed", disk.requests, disk.failed);
+        let _ = writeln!(text, "  requests    {}, {} failed", disk.requests, disk.failed);
         for (what, latency) in [("reads", &status.reads), ("writes", &status.writes)] {
             let (ms, count) = (|us: f64| us / 1e3, latency.count);
             let (p50, p99) = (ms(latency.p50_us), ms(latency.p99_us));

@@ -97,7 +97,7 @@ fn from_table(
     learner: Option<&Learner>,
 ) -> Result<Learner, Problem> {
     let Some(learner) = learner else {
-        let why = format!("{}: only smtf asks a table, and the disk has another policy", config.name);
+        let why = format!("{}: only smtf uses a table, and the disk has another policy", config.name);
         return Err(Problem::failed(why).help("say policy smtf, or leave the table out"));
     };
     let saved = crate::mimic::load(path)?;

@@ -61,7 +61,7 @@ pub(super) fn check_flags(args: &SimulateArgs, given: &Given<'_>) -> Result<(), 
             "--learnt",
             args.learnt.is_some(),
             "--drives",
-            "omit the option: the file holds what is known of one drive",
+            "omit the option: the file holds the learnt times of one drive",
         ),
         (
             "--workload utilisation",

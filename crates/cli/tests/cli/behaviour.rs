@@ -16,7 +16,7 @@ fn in_the_help() -> Vec<String> {
 }
 
 #[test]
-fn all_are_in_the_help_and_are_read_from_there() {
+fn every_behaviour_is_in_the_help_with_a_value_that_is_read() {
     let words = in_the_help();
     for word in &words {
         let behaviour = word.parse::<Behaviour>().unwrap_or_else(|error| panic!("{error}"));
@@ -126,7 +126,7 @@ fn drives_that_take_one_command_at_a_time_are_simulated() {
 }
 
 #[test]
-fn a_name_on_its_own_and_a_seed() {
+fn a_switch_without_a_value_takes_that_of_a_preset_and_the_seed_is_named() {
     let dir = Dir::new();
     let table = dir.path("table.mimic");
     run_with(&["mimic", "probe", "emulated:mimic-less-capacity", "-o", &table, "--requests", "2000"])
@@ -152,7 +152,7 @@ fn mistakes_are_named() {
         #[cfg(target_os = "linux")]
         "emulate quantum-atlas-10k --file d0.img --listen 127.0.0.1:0 --behaviour drift=fast",
     ] {
-        run(args).complained(2, &["drift: \"fast\"", mend]);
+        run(args).complained(2, &["drift: invalid value \"fast\"", mend]);
     }
     run("probe emulated:quantum-atlas-10k,nois")
         .complained(2, &["\"nois\" is no behaviour", "seek_spread, late_settles"]);

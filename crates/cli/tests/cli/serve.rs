@@ -187,7 +187,7 @@ fn an_option_that_fails_at_opening_is_underlined() {
         (text.replace("unix:", "unix:/none/"), "No such file", "f.toml:4:11"),
         (format!("{text}profile = \"atlas\"\n"), "no built-in drive is called `atlas`", "f.toml:5:11"),
         (format!("{text}profile = \"quantum-atlas-10k\"\n"), "its profile 9199079936", "f.toml:5:11"),
-        (format!("{text}mimic_table = \"{none}\"\n"), "only smtf asks a table", "f.toml:5:15"),
+        (format!("{text}mimic_table = \"{none}\"\n"), "only smtf uses a table", "f.toml:5:15"),
         (format!("{text}policy = \"smtf\"\nmimic_table = \"{none}\"\n"), "No such file", "f.toml:6:15"),
         (format!("{text}policy = \"smtf\"\nmimic_memory = \"4k\"\n"), "too few", "f.toml:6:16"),
         (format!("{text}record = \"{none}\"\n"), "No such file", "f.toml:5:10"),
@@ -352,7 +352,7 @@ fn smtf_starts_only_from_a_table_of_this_drive() {
         &[],
         &["other.mimic: the table is of", "sectors, the drive has 3590", "probe this drive"],
     );
-    refused(&table, &["--policy", "sptf"], &["d: only smtf asks a table", "say policy smtf"]);
+    refused(&table, &["--policy", "sptf"], &["d: only smtf uses a table", "say policy smtf"]);
     refused(&dir.path("none"), &[], &["none"]);
 }
 

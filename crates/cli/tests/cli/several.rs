@@ -199,7 +199,7 @@ fn a_comparison_names_what_differs_on_the_members_of_raid_6_through_kill_9() {
 }
 
 #[test]
-fn a_scrub_of_all_disks_tries_each_and_tells_of_each() {
+fn a_scrub_of_all_disks_tries_and_reports_each_disk() {
     let (directory, disks) = (directory("each"), 3);
     for disk in 0..disks {
         // So large that no scrub ends during the test.

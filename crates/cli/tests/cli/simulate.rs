@@ -96,7 +96,7 @@ fn the_same_seed_gives_the_same_bytes() {
 
 /// The shares of rotational latency under each policy, from the design's feasibility study.
 #[test]
-fn latency_shares_are_the_studys() {
+fn rotational_latency_shares_are_those_of_the_feasibility_study() {
     for (policy, expected) in [("fcfs", 0.337), ("c-look", 0.499), ("sstf", 0.505), ("sptf", 0.219)] {
         let args = format!("simulate --policy {policy} --outstanding 20 --requests 50000 --json");
         let rotation = number(&run(&args).json(), "/head_time/rotation");

@@ -128,7 +128,11 @@ fn blind_the_policies_of_positions_say_that_they_go_by_distance() {
         assert_eq!(run.code, Some(0));
         let title = run.out.lines().next().unwrap();
         assert!(title.contains(&format!(", {policy} by LBN distance outside the drive")), "{title}");
-        assert!(run.err.contains(&format!("{policy} goes by LBN distance, as sstf does")), "{}", run.err);
+        assert!(
+            run.err.contains(&format!("{policy} knows no positions and uses LBN distance, as sstf does")),
+            "{}",
+            run.err
+        );
         assert_eq!(rest(&run.out), rest(&nearest), "{policy}");
     }
     let known = run("simulate --where outside --outstanding 20 --requests 500 --policy sptf").worked();

@@ -33,7 +33,7 @@ fn a_random_seed_is_printed() {
 }
 
 #[test]
-fn as_many_as_one_likes_are_left_out() {
+fn any_number_of_histories_is_skipped() {
     let all = run("torture --seed 3 --skip 9223372036854775807 --steps 1").worked();
     assert!(all.contains("9,223,372,036,854,775,808 histories, every promise held"), "{all}");
 }

@@ -214,7 +214,7 @@ impl House {
         let blocks = vec![FetchedBlock::Wanted; of.len().get().div_ceil(block) as usize];
         let task = FetchTask { number, op, range: of, block, version, floors, blocks };
         let before = client.tasks.insert(id, task);
-        hold(before.is_none(), Check::Once, || format!("{id} was given out before"))
+        hold(before.is_none(), Check::Once, || format!("{id} was used before"))
     }
 
     /// Aborts a task, which removes its records from the buffer.

@@ -139,8 +139,8 @@ pub enum ScheduledDiskError {
     Profile(#[from] ProfileError),
     /// The profile describes a drive of another size.
     #[error(
-        "the drive has {capacity} sectors of {sector}, its profile {profile} of {profile_sector}; give the profile that this drive was \
-         probed for"
+        "the drive has {capacity} sectors of {sector} bytes, and the profile describes {profile} of {profile_sector} bytes; \
+         give the profile that was probed from this drive"
     )]
     OtherSize {
         /// The drive's size in sectors.

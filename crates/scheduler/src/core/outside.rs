@@ -124,6 +124,8 @@ pub(super) struct Outside {
     alone: [MeanTime; 2],
     /// The durations of idle commands.
     visits: MeanTime,
+    /// The most sectors of an idle read since one was lost: a disk that takes too long for many may answer for fewer.
+    visit_sectors_max: Option<u64>,
     /// The total duration of idle commands since the last foreground completion.
     idle_spent: Duration,
     /// The predicted platter time of the next foreground command's last sector, if idle time is charged with that command's
@@ -218,6 +220,7 @@ impl Outside {
             after_idle: false,
             alone: [MeanTime::default(); 2],
             visits: MeanTime::default(),
+            visit_sectors_max: None,
             idle_spent: Duration::ZERO,
             charged: None,
             idle_failed: false,
@@ -568,6 +571,7 @@ impl Core {
                 }
             }
             Work::Idle | Work::Stream | Work::Probe => {
+                outside.visit_ended(&order, true);
                 outside.idle_failed = outcome != Outcome::Done;
                 outside.idle_heard = now;
                 outside.predict_plain(&drive);
@@ -656,6 +660,7 @@ impl Core {
     fn command_lost(&mut self, outside: &mut Outside, order: Order) {
         self.watch.lost_sight();
         outside.lost_sight(self.now);
+        outside.visit_ended(&order, false);
         if !outside.blind {
             outside.predict_plain(&self.drive);
             outside.predict(&self.drive);

@@ -436,3 +436,28 @@ fn blocks_on_both_sides_of_a_bad_sector_are_delivered_once_they_were_read() {
     let blocks: Vec<LbnRange> = (0..8).map(|block| range(96 + 8 * block, 8)).collect();
     assert_eq!(delivered, blocks);
 }
+
+/// A region that a disk reads slowly, such as one of weak sectors, takes longer for a long read than the host waits. The same
+/// read would be lost for ever.
+#[test]
+fn idle_reads_that_are_lost_become_shorter_until_the_disk_answers() {
+    const ANSWERED_SECTORS_MAX: u64 = 100;
+    let mut core = blind();
+    let session = core.open(Priority::default()).unwrap();
+    core.read(session, range(0, 4_096), Sectors::new(8), Parameter::default()).unwrap();
+    let (mut now, mut blocks, mut lost, mut done) = (Instant::ZERO, 0, 0, 0);
+    while blocks < 512 {
+        assert!(now < at(600_000), "{blocks} blocks, {lost} commands lost");
+        let (sent, delivered, _) = polled(&mut core, now);
+        blocks += delivered.len();
+        now += Duration::from_millis(25);
+        for command in sent {
+            let answered = command.range.len().get() <= ANSWERED_SECTORS_MAX;
+            now += Duration::from_millis(if answered { 10 } else { 30_000 });
+            core.command_done(now, command.id, if answered { Outcome::Done } else { Outcome::Lost });
+            lost += u64::from(!answered);
+            done += u64::from(answered);
+        }
+    }
+    assert!(lost > 0 && lost < done / 3, "{lost} commands lost, {done} done");
+}

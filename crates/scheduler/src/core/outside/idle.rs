@@ -5,7 +5,7 @@
 //! the threshold only that track is read (FAST'04, section 5.2), by short commands.
 
 use super::clock::{difference, nanos};
-use super::command::NewCommand;
+use super::command::{Command, NewCommand};
 use super::detour::WantedRange;
 use super::fit::range_of;
 use super::forecast::{PAUSE_COSTS_MIN, Standing};
@@ -107,6 +107,23 @@ impl Outside {
         let last = self.idle_heard == self.heard_any && self.heard_at < self.heard_any;
         let sent = self.clock.platter(job.pending.arrived.max(self.heard_at));
         (last && job.pending.arrived < self.idle_heard).then_some(sent.min(self.decided))
+    }
+}
+
+impl Outside {
+    /// Records the end of an idle command. After a loss the next ones are half as long, and grow by an eighth with each that
+    /// is done.
+    pub(super) fn visit_ended(&mut self, order: &Order, done: bool) {
+        let Command { op: Op::Read, range, .. } = order.command else { return };
+        if !matches!(order.work, Work::Idle) {
+            return;
+        }
+        let sectors = range.len().get();
+        self.visit_sectors_max = match self.visit_sectors_max {
+            most if !done => Some((most.map_or(sectors, |most| most.min(sectors)) / 2).max(1)),
+            Some(most) if sectors * 2 > most => Some(most + most / 8 + 1),
+            most => most,
+        };
     }
 }
 
@@ -445,12 +462,34 @@ impl Core {
             // when another range was narrowed.
             ranges = narrowed.into_iter().filter_map(|part| self.wanted_within(part.range, tag)).collect();
         }
+        if let (Op::Read, Some(most)) = (op, outside.visit_sectors_max) {
+            let short = ranges.into_iter().filter_map(|asked| self.shorten_visit(asked, tag, most));
+            ranges = short.collect();
+        }
         let found = !ranges.is_empty();
         for WantedRange { range, useful } in ranges {
             let (work, purpose) = (Work::Idle, Purpose::Idle { useful });
             outside.push(&drive, NewCommand { op, range, tag, work, purpose, foreground: None, useful });
         }
         found
+    }
+
+    /// Shortens an idle read to its first wanted items, of at most this number of sectors if they are more than one. The
+    /// other blocks are wanted again.
+    fn shorten_visit(&mut self, asked: WantedRange, tag: u64, sectors_max: u64) -> Option<WantedRange> {
+        let range = asked.range;
+        if range.len().get() <= sectors_max {
+            return Some(asked);
+        }
+        let mut items = self.background.fetched_by(tag);
+        items.retain(|item| range.covers(*item));
+        let first = items.iter().map(|item| item.start()).min()?;
+        let shortest = items.iter().filter(|item| item.start() == first).map(|item| item.end()).min()?;
+        let ends = items.iter().map(|item| item.end()).filter(|end| end.since(first).get() <= sectors_max);
+        let kept = LbnRange::new(first, ends.max().unwrap_or(shortest).since(first));
+        let others = |item: LbnRange| item.overlaps(range) && !kept.covers(item);
+        self.background.give_back(self.drive.layout(), tag, false, others);
+        self.wanted_within(kept, tag)
     }
 
     /// Queues a read for the mimic, if the mimic wants one. Returns whether it does.

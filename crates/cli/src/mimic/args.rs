@@ -11,7 +11,7 @@ use units::{Bytes, LbnRange, Op};
 pub(crate) enum MimicCommand {
     /// Measure a drive of which only the size is known, and write the table of its times
     #[command(
-        after_help = "Example:\n  freeblock mimic probe emulated:quantum-atlas-10k -o atlas.mimic\n  freeblock mimic probe emulated:nearline-4tb,seed=3,noise -o nearline.mimic --memory 64M --requests 200000\n  freeblock mimic probe /dev/sdX -o sdx.mimic --requests 100000\n\nA disk is read, never written; half of the requests are moves to a random place, so a hundred thousand take a quarter of an hour. Probe a disk that is not in use. The same seed gives the same table of an emulated drive. The table replaces the file only when it is complete; after Ctrl-C the former file is unchanged."
+        after_help = "Example:\n  freeblock mimic probe emulated:quantum-atlas-10k -o atlas.mimic\n  freeblock mimic probe emulated:nearline-4tb,seed=3,noise -o nearline.mimic --memory 64M --requests 200000\n  freeblock mimic probe /dev/sdX -o sdx.mimic --requests 100000\n\nA disk is written only with --allow-writes; half of the requests are moves to a random place, so a hundred thousand take a quarter of an hour. Probe a disk that is not in use. The same seed gives the same table of an emulated drive. The table replaces the file only when it is complete; after Ctrl-C the former file is unchanged."
     )]
     Probe(MimicProbeArgs),
     /// Show a table: its coverage, and the saw-tooth of its times

@@ -1,6 +1,5 @@
-//! Free background work over a file or a disk, with io_uring. Reads of single blocks are the foreground, and a scan
-//! of the whole file is the background: `cargo run --release --package freeblock-device --example embed -- FILE
-//! [PROFILE.toml]`
+//! Free background work over a file or a disk, with io_uring: single blocks are the foreground, a scan is the background.
+//! `cargo run --release --package freeblock-device --example embed -- FILE [PROFILE.toml]`
 #![allow(clippy::print_stdout, unsafe_code, reason = "an example prints, and io_uring is unsafe")]
 
 use freeblock::{Bytes, DiskOutput, Duration, Instant, Lbn, LbnRange, Op, Parameter, Priority, Profile};
@@ -34,8 +33,7 @@ pub fn embed(mut file: File, profile: Option<Profile>, blocks: &[u64]) -> Result
                     let read = opcode::Read::new(types::Fd(file.as_raw_fd()), buffer, size);
                     let read = read.offset(transfer.offset.get()).build().user_data(transfer.id);
                     at_device.insert(transfer.id, transfer);
-                    // SAFETY: the kernel writes to the heap memory of `bytes`, which stays in `at_device` until the
-                    // read has completed.
+                    // SAFETY: the kernel writes to the heap memory of `bytes`, which is in `at_device` until the end.
                     unsafe { ring.submission().push(&read) }?;
                 }
                 DiskOutput::Answer { result, .. } => foreground += sum(&result?),

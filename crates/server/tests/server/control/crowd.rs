@@ -128,7 +128,7 @@ fn a_session_holds_its_slot_and_one_beyond_the_limit_is_refused() {
         }
         assert!(sessions.len() < 300, "sessions are not counted");
     };
-    assert!(refused_at.contains("there are as many"), "{refused_at}");
+    assert!(refused_at.contains("too many sessions of this user"), "{refused_at}");
     drop(sessions);
     daemon.end();
 }

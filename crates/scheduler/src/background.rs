@@ -1,4 +1,4 @@
-//! The blocks that all sessions still want, and their way to the sessions.
+//! The wanted blocks of all sessions, and their way to the sessions.
 //!
 //! A [`Share`] has the wanted blocks of one session. The [`Focus`] of a search is one share (the lottery's winner) or all shares
 //! that are not suspended. A chosen part of a block is a [`Pick`] until it has been transferred.
@@ -59,15 +59,15 @@ pub(crate) struct Background {
     picks: Vec<Pick>,
     /// The command for which blocks are taken.
     command: u64,
-    /// The progress of idle time over the drive in searches of several sessions.
+    /// How far idle work has come over the drive, in searches for blocks of several sessions together.
     walks: Walks,
     most_partials: usize,
-    /// The maximum of half-read blocks of each session: an equal part of the space, so that no session waits for space that
-    /// other sessions, perhaps suspended, occupy.
+    /// The maximum of half-read blocks of each session: an equal part of `most_partials`, so that no session waits for space
+    /// that other sessions, perhaps suspended, occupy.
     most_partials_each: usize,
     scratch: Vec<FoundItem>,
     refused: Vec<usize>,
-    /// Promoted blocks that are wanted again.
+    /// Promoted blocks that are wanted again because their access was cut, lost, or failed.
     urgent: Vec<PromotedBlock>,
 }
 
@@ -231,7 +231,8 @@ impl Background {
         Ok(left)
     }
 
-    /// Sets whether writes complete the session's reads (`op` is a read), or whether background writes complete its writes.
+    /// Sets whether writes complete the session's reads (if `op` is a read), or whether other background writes complete its
+    /// writes (if `op` is a write).
     pub fn serve_by_writes(&mut self, session: SessionId, op: Op, on: bool) -> Result<(), SessionError> {
         let share = self.share(session)?;
         match op {

@@ -30,7 +30,8 @@ pub(crate) struct CylinderRange {
     pub last: u32,
 }
 
-/// Returns whether no cylinder of a group yields more than `best` to several shares together; false if a bound is unknown.
+/// Returns whether no cylinder of a group yields more than `best` wanted sectors to several shares together; false if a bound is
+/// unknown.
 pub(crate) fn barren<'a>(bounds: impl Iterator<Item = &'a Bounds>, group: u32, best: u32) -> bool {
     let mut sum = 0u64;
     for bound in bounds {
@@ -87,14 +88,14 @@ impl Bounds {
         }
     }
 
-    /// Returns whether a cylinder may yield more than `best`; true if its bound is unknown.
+    /// Returns whether a cylinder may yield more than `best` wanted sectors; true if its bound is unknown.
     #[inline]
     pub fn is_promising(&self, cylinder: u32, best: u32) -> bool {
         // Zero, which stands for an unknown bound, wraps to the largest number.
         self.cylinders.get(cylinder as usize).is_some_and(|bound| bound.wrapping_sub(1) > best)
     }
 
-    /// Returns whether no cylinder of a group yields more than `best`; false if a bound is unknown.
+    /// Returns whether no cylinder of a group yields more than `best` wanted sectors; false if a bound is unknown.
     #[inline]
     pub fn is_barren(&mut self, group: u32, best: u32) -> bool {
         match self.groups.get(group as usize) {

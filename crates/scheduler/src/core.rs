@@ -196,7 +196,7 @@ impl Core {
         self.promoted
     }
 
-    /// Returns the harm of idle time: the foreground's delay, or its gain.
+    /// Returns the harm of idle time: the foreground's delay by idle work, or its lead.
     pub fn harm(&self) -> Harm {
         self.idle.harm()
     }

@@ -7,9 +7,9 @@ use units::{Bytes, LbnRange};
 /// the host copies out those that a command or an access writes.
 ///
 /// If a sector was given several times, the last bytes count. The core may ask for a block and not write it, because another
-/// part of the block was refused; the next session that is asked for that place then writes there. A block is not removed alone:
-/// a block on both sides of a slipped sector is asked for in two parts, and the first may be written although the second is
-/// refused.
+/// part of the block was refused; the next session that is asked for those sectors then writes its own bytes there. The bytes of
+/// a block are not removed alone: a block on both sides of a slipped sector is asked for in two parts, and the first may be
+/// written although the second is refused.
 ///
 /// ```
 /// use freeblock_scheduler::Given;

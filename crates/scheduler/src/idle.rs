@@ -19,8 +19,8 @@ use units::{Cylinder, Duration, Instant};
 /// work must make progress, whatever the last request's delay was.
 const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The longest patience if the cost is unknown or not predicted. The estimate may then never fall, so that the patience would
-/// grow without end, and work that needs many silences would make no progress.
+/// The longest patience if the cost of idle work is unknown or not predicted. The estimate may then never fall, so that the
+/// patience would grow without end, and work that needs many silences would make no progress.
 const BOUNDED_PATIENCE_MAX: Duration = Duration::from_secs(320);
 
 /// The longest patience: a year, which no host waits for and which instants can hold.
@@ -30,10 +30,10 @@ const PATIENCE_MAX: Duration = Duration::from_secs(365 * 24 * 3_600);
 ///
 /// The harm of idle work is bounded by [`harm_ppm`](Self::harm_ppm) of the foreground's time, plus the delays of a few requests:
 /// the one that exceeds the bound, and those that are delayed by work above the bound. Such work begins after a silence of ten
-/// seconds at first, and after a silence of twice the length for each request that it has delayed, until the estimate is back
-/// at half of the bound: if no silence is longer than an hour, ten requests are delayed. If the cost is not predicted, as on a
+/// seconds at first, and after a silence of twice the length for each request that it has delayed, until the estimate is back at
+/// half of the bound: if no silence is longer than an hour, ten requests are delayed. If the cost is not predicted, as on a
 /// drive of which only the size is known, 320 s of silence always suffice. So work continues on a drive that is not used, and
-/// the rate of requests does not matter in the long run. For a few dozen requests a day, less than 2% is therefore not
+/// the rate of requests does not matter in the long run. With a few dozen requests a day, a harm below 2% is therefore not
 /// promised; `freeblock lab run fast04-fig5` has loads down to a request an hour, in its full size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -185,23 +185,23 @@ pub(crate) struct Idle {
     pub head: Harm,
     /// The harm in response times; zero if it is not estimated, as in the drive.
     pub client_harm: Harm,
-    /// The share of the bound, in ppm, that is used by other work under the same bound.
+    /// The part of the bound, in ppm of the foreground's time, that other work under the same bound uses.
     pub beside_ppm: u32,
     /// The expected delay of clients by past work that has not occurred yet.
     pub owed: Duration,
     /// Whether idle work has costs that come too late to be observed; the harm then counts as above the bound.
     pub untold: bool,
-    /// Whether the cost is not predicted, so that the estimate may stay above the bound for ever.
+    /// Whether the cost of idle work is not predicted, so that the estimate may stay above the bound for ever.
     pub unpredicted: bool,
     /// The start of the silence of the foreground.
     pub since: Instant,
-    /// The arrival of the first request.
+    /// The arrival of the first foreground request.
     pub asked: Option<Instant>,
-    /// The next attempt after idle work found nothing.
+    /// The instant of the next attempt after a search for idle work that found nothing.
     pub not_before: Instant,
     /// The silence after which work continues although the harm is above its bound.
     patience: Duration,
-    /// Whether the head has left its track above the bound since the last request.
+    /// Whether idle work has moved the head from its track since the last request, although the harm was above its bound.
     relieved: bool,
     /// The estimated median cylinder of foreground requests.
     middle: u32,
@@ -270,7 +270,7 @@ impl Idle {
         }
     }
 
-    /// Returns the allowed distance of work.
+    /// Returns the allowed distance of idle work from the head.
     pub fn range(&self, config: &IdleTime, now: Instant) -> Range {
         match self.level(config) {
             Level::Low => Range::Hardest,
@@ -360,7 +360,8 @@ mod tests {
             for (silence_ms, late) in requests {
                 longest = longest.max(silence_ms);
                 request(&mut idle, &config, Duration::from_millis(silence_ms), late);
-                // The request that exceeds the bound, and one for each doubling of ten seconds that fits.
+                // The request that exceeds the bound, and one for each doubling of ten seconds that fits into the longest
+                // silence.
                 let few = 2 + (longest / 10_000).ilog2();
                 let net = idle.head.late.saturating_sub(idle.head.early).as_nanos();
                 let bound = idle.head.foreground.as_nanos() / 100 + u64::from(few) * LATE_NS_MAX;
@@ -395,7 +396,7 @@ mod tests {
         }
         assert_eq!(idle.range(&config, idle.since + Duration::from_secs(319)), Range::Track);
         assert_ne!(idle.range(&config, idle.since + Duration::from_secs(320)), Range::Track);
-        // A core that predicts again must wait for its estimate.
+        // A core that predicts again must wait until its estimate has fallen.
         idle.unpredicted = false;
         assert_eq!(idle.range(&config, idle.since + Duration::from_secs(320)), Range::Track);
     }

@@ -32,7 +32,7 @@ impl Lottery {
         None
     }
 
-    /// Returns a uniform number below `bound`, which must not be zero: the high half of a product with a bias below
+    /// Returns a uniform number below `bound`, which must not be zero: the high half of a product, with a bias below
     /// `bound / 2^64`.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64

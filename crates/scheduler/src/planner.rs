@@ -412,7 +412,7 @@ impl Search<'_> {
         if gain + remaining <= self.tally.best.score {
             return;
         }
-        // The change is tried after each item of the source track.
+        // The change to the destination track is tried after each item of the source track.
         let to_first = rpm.earliest_angle(at).until(track.sector_angle(first.first));
         let (mut gained, mut lost, mut found) = (0, 0, None);
         for &WindowItem { at: end, sectors } in on_source.iter() {

@@ -1,7 +1,7 @@
 //! One registered range of blocks, with its wanted and half-read blocks.
 //!
-//! A block that lies in one extent of one track is read whole. A block that straddles two tracks, a slip or a remapped sector, or
-//! that is longer than a quarter of its track (more than a usual gap), is read in pieces, which wait until the block is
+//! A block that lies in one extent of one track is read whole. A block that straddles two tracks, a slipped or a remapped sector,
+//! or that is longer than a quarter of its track (more than a usual gap), is read in pieces, which wait until the block is
 //! complete.
 
 use crate::block_set::BlockSet;
@@ -284,8 +284,8 @@ impl Task {
         false
     }
 
-    /// Puts an item that was not transferred back into the wanted set; `before` are the pieces of its block before the item was
-    /// taken. Pieces that were added since then stay.
+    /// Puts an item back into the wanted set, because it was not transferred; `before` are the pieces of its block before the
+    /// item was taken. Pieces that were added since then stay.
     pub fn untake(&mut self, item: &Item, before: &[BlockPiece]) {
         let block = item.block;
         let there = match self.wanted.insert(block) {

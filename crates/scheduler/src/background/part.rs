@@ -42,14 +42,15 @@ pub(crate) struct Pick {
     pub(super) session: SessionId,
     pub(super) task: TaskId,
     pub(super) op: Op,
-    /// The operation of the head: a write may serve a read.
+    /// The operation of the head, perhaps not the task's: a write may serve a read.
     pub(super) by: Op,
     pub(super) item: Item,
     /// Whether the block is complete with this part.
     pub(super) completes: bool,
-    /// Whether the pick stays if the work in idle time is cut: foreground accesses are always carried out.
+    /// Whether a foreground access transfers the pick: the pick then stays if background work is cut, or if accesses
+    /// are lost.
     pub(super) sure: bool,
-    /// The parts of the block that had been read before.
+    /// The parts of the block that had been read or written before the pick was taken.
     pub(super) had: Vec<BlockPiece>,
     /// Whether the session has promoted the block.
     pub(super) promoted: bool,

@@ -22,7 +22,7 @@ pub(crate) struct Taken {
 }
 
 impl Background {
-    /// Takes the blocks that all sessions want to read among the sectors of a window; `sure` if no cut can undo the reading.
+    /// Takes the blocks among the sectors of a window that any session wants to read; `sure` if no cut can undo the reading.
     pub fn take_reads(
         &mut self,
         drive: &DriveModel,
@@ -82,8 +82,8 @@ impl Background {
         self.focus_on(Focus::All);
     }
 
-    /// Records that the head leaves after `done` sectors of the window that begins at `first` on a track of `sectors`: later
-    /// picks are wanted again.
+    /// Records that the head leaves after `done` sectors of the window that begins at sector `first` on a track of `sectors`
+    /// sectors: picks of later sectors are wanted again.
     pub fn cut(&mut self, layout: &Layout, sectors: u32, first: u32, done: u32) {
         let mut picks = core::mem::take(&mut self.picks);
         let is_done =
@@ -91,7 +91,7 @@ impl Background {
         let mut undone: Vec<TaskBlock> = picks.iter().filter(|p| !is_done(p)).map(Pick::task_block).collect();
         undone.sort_unstable();
         let is_undone = |p: &Pick| !p.sure && undone.binary_search(&p.task_block()).is_ok();
-        // In reverse, because the pieces of a block are returned in the reverse order.
+        // In reverse: the piece of a block that was taken last is returned first.
         for pick in picks.iter().rev().filter(|p| is_undone(p)) {
             self.untake(layout, pick);
         }
@@ -99,7 +99,8 @@ impl Background {
             if !is_undone(&pick) {
                 self.picks.push(pick);
             } else if is_done(&pick) && pick.op.is_write() {
-                // A part that is written stays written. A part that was read is not kept, because it would need space.
+                // The head has passed this part, but not all of the block. If written, the part stays written; if read, it is not
+                // kept, because it would need space.
                 self.take_again(pick);
             }
         }
@@ -117,7 +118,7 @@ impl Background {
     /// covers, because that request is repeated.
     pub fn lost(&mut self, layout: &Layout) {
         let mut picks = core::mem::take(&mut self.picks);
-        // In reverse, because the pieces of a block are returned in the reverse order.
+        // In reverse: the piece of a block that was taken last is returned first.
         for pick in picks.iter().rev().filter(|p| !p.sure) {
             self.untake(layout, pick);
         }
@@ -241,10 +242,10 @@ impl Background {
         })
     }
 
-    /// Returns a command's picks to the wanted set, if `which` selects their LBNs. Without `sure`, writes that a repeated
-    /// foreground request covers are not returned: until it is done, older data must not be written after it. The repeated
+    /// Returns a command's picks to the wanted set, if `which` selects their LBNs. Without `sure`, writes that the foreground
+    /// request covers are not returned: the request is repeated, and their older data must not be written after it. The repeated
     /// request takes the reads that it covers again when it is sent, if their sessions are not suspended then. Whole blocks are
-    /// returned: their other picks are dropped, except for writes by other commands. Returns the blocks.
+    /// returned: all other picks of these blocks are dropped, except for writes by other commands. Returns the blocks.
     pub fn give_back(
         &mut self,
         layout: &Layout,
@@ -279,7 +280,7 @@ impl Background {
         for (pick, fate) in picks.drain(..).zip(fates) {
             match fate {
                 Fate::Stays => self.picks.push(pick),
-                // Newer data that another command writes over a block count as written.
+                // This pick is newer data that another command writes over the block: they count as written.
                 Fate::Rests if pick.op.is_write() => self.take_again(pick),
                 Fate::Rests | Fate::GoesBack => {}
             }
@@ -350,7 +351,8 @@ mod tests {
         assert_eq!(delivered, [across(third)]);
     }
 
-    /// One end of a block was to be written together with another block, but the head left after the other end.
+    /// The last sector of a short block was to be written as a part of a long block, but the head left after the short block's
+    /// first sector.
     #[test]
     fn the_end_that_was_written_does_not_stand_for_the_end_that_was_cut() {
         let toml = include_str!("../../../model/tests/data/tiny.toml");

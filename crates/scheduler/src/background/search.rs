@@ -42,7 +42,7 @@ impl Background {
         self.focus.extend_from_slice(focus);
     }
 
-    /// Returns the progress of idle time from a start, for the sessions in focus.
+    /// Returns how far idle work of the sessions in focus has come over the drive from the given start.
     pub fn walk(&mut self, way: WalkStart) -> &mut Walk {
         let walks = match self.focus.as_slice() {
             &[at] => &mut self.shares[at].walks,
@@ -123,7 +123,8 @@ impl Background {
             .try_fold(0u64, |sum, &at| Some(sum.saturating_add(self.shares[at].bounds.track(track)?)))
     }
 
-    /// Returns whether no cylinder of a group yields more than `best`; false if a bound of the group is unknown.
+    /// Returns whether no cylinder of a group yields more than `best` wanted sectors; false if a bound of the group is
+    /// unknown.
     #[inline]
     pub fn is_barren(&mut self, group: u32, best: u32) -> bool {
         match self.focus.as_slice() {
@@ -132,7 +133,7 @@ impl Background {
         }
     }
 
-    /// Returns whether a cylinder may yield more than `best`; true if its bound is unknown.
+    /// Returns whether a cylinder may yield more than `best` wanted sectors; true if its bound is unknown.
     #[inline]
     pub fn is_promising(&self, cylinder: u32, best: u32) -> bool {
         match self.focus.as_slice() {

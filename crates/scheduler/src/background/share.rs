@@ -33,7 +33,7 @@ pub(crate) struct Share {
     /// The number of tasks in the index that read, and of those that write.
     kinds: [usize; 2],
     pub bounds: Bounds,
-    /// The progress of idle time over the drive in searches of this session alone.
+    /// How far idle work has come over the drive, in searches for blocks of this session alone.
     pub walks: Walks,
     scratch: Vec<u64>,
 }
@@ -233,7 +233,7 @@ impl Share {
         self.take(slot, &pick.item).map(|taken| taken.took)
     }
 
-    /// Puts an item that was not transferred back into the wanted set, and returns the cylinders of its block.
+    /// Puts a pick's item back into the wanted set, because it was not transferred, and returns the cylinders of its block.
     pub fn untake(&mut self, layout: &Layout, pick: &Pick) -> Option<CylinderRange> {
         let slot = *self.slots.get(&pick.task)?;
         let task = self.tasks[slot as usize].as_mut()?;

@@ -1,9 +1,9 @@
-//! Walks: the progress of idle time over the drive, from the edges inward or from a middle outward.
+//! Walks: how far searches for idle work have come over the drive, from its edges inward or from a middle cylinder outward.
 //!
 //! A walk has two fronts, which move from its start over the cylinders. Cylinders behind a front, which have no wanted blocks or
 //! whose blocks were refused, are not examined again before all others. If a block is registered on such a cylinder, the front
 //! moves back to it, as long as nothing was refused. After a refusal the walk continues to its end first, so that a client that
-//! always refuses its buffers at one place does not block the others.
+//! always refuses its buffers on one cylinder does not block the others.
 
 use crate::bounds::CylinderRange;
 
@@ -11,7 +11,8 @@ use crate::bounds::CylinderRange;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Walk {
     way: WalkStart,
-    /// The fronts. In a walk from the edges the cylinders `low..high` are left; in a walk from a middle all others are.
+    /// The fronts. In a walk from the edges the cylinders `low..high` are still to be examined; in a walk from a middle all
+    /// others are.
     low: u32,
     high: u32,
     cylinders: u32,

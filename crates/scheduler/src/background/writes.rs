@@ -44,7 +44,7 @@ impl Background {
             if !share.writes_serve_writes
                 && place().is_some_and(|p| taken.iter().any(|t: &LbnRange| t.overlaps(p)))
             {
-                // The overlapping write does not complete this one, and the sectors pass only once.
+                // A write that was taken before overlaps this one but does not complete it, and the sectors pass only once.
                 continue;
             }
             let pieces = self.ask(at, slot, &item, buffers);
@@ -59,7 +59,7 @@ impl Background {
             }
         }
         self.scratch = found;
-        // The pieces of a block that is already written in part may lie on both sides of another block's.
+        // If the middle of a block is already written, its pieces may lie on both sides of another block's.
         written.sort_unstable();
         for (passing, sectors) in written {
             each(passing, sectors);
@@ -93,7 +93,7 @@ impl Background {
         let mut written: Vec<LbnRange> = Vec::new();
         for (whole, slot, block) in blocks {
             if !self.shares[at].writes_serve_writes && written.iter().any(|range| range.overlaps(whole)) {
-                // The overlapping write does not complete this one, and the sectors pass only once.
+                // A write that was taken before overlaps this one but does not complete it, and the sectors pass only once.
                 continue;
             }
             let item = Item { block, offset: 0, sectors: whole.len().get() as u32, sector: 0, whole: true };

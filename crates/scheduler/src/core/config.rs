@@ -26,7 +26,7 @@ pub enum Sharing {
 pub struct Config {
     /// The foreground policy.
     pub policy: PolicyName,
-    /// The weight of a request's waiting time against the policy's key.
+    /// The weight of a request's waiting time against the key by which the policy compares requests.
     pub age: AgeWeight,
     /// How far the gap planner searches.
     pub budget: SearchBudget,

@@ -288,7 +288,8 @@ impl Core {
             if stop.op.is_write() {
                 self.visit_to_write(at, stop.track, window, buffers, |useful| Purpose::Background { useful });
             }
-            // If no buffer was available, reading costs nothing, unless the head is ready to write earlier than to read.
+            // If no buffer was available for a planned write, reading its sectors costs nothing, unless the head is ready to
+            // write earlier than to read.
             let readable = !stop.op.is_write() || self.drive.settle_credit() == Duration::ZERO;
             if self.accesses.len() == begun && readable {
                 self.visit_to_read(at, stop.track, window, |useful| Purpose::Background { useful });

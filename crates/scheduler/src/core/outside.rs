@@ -120,9 +120,9 @@ pub(super) struct Outside {
     blind: bool,
     /// Whether the last work was in idle time.
     after_idle: bool,
-    /// The response times of requests without idle work before them, of reads and of writes.
+    /// The mean response times of reads and of writes that had no idle work before them.
     alone: [MeanTime; 2],
-    /// The durations of idle commands.
+    /// The mean duration of idle commands.
     visits: MeanTime,
     /// The most sectors of an idle read since one was lost: a disk that takes too long for many may answer for fewer.
     visit_sectors_max: Option<u64>,
@@ -197,7 +197,7 @@ pub(super) struct Outside {
     shared: Shared,
     /// Sectors that failed. A command over such a sector would fail.
     known_bad: BTreeSet<Lbn>,
-    /// The least yield of a revolution that is spent on purpose.
+    /// The least yield for which a request is made to wait one more revolution.
     price: Price,
     /// The measured cost of background work; `None` without a measurement.
     cost: Option<Box<Cost>>,
@@ -336,7 +336,7 @@ impl Outside {
         self.again.by_account(bound_ppm - of_writes)
     }
 
-    /// Returns the part of a harm bound that is left when the increase that only the audit sees is subtracted.
+    /// Returns the part of a harm bound that is left when the increase of response times that only the audit finds is subtracted.
     fn audited(&self, bound_ppm: u32) -> u32 {
         self.cost.as_ref().map_or(bound_ppm, |cost| cost.left_of(bound_ppm))
     }

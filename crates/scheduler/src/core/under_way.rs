@@ -97,7 +97,7 @@ impl Approach {
         Self::arriving_after(drive, head, earliest, op, piece)
     }
 
-    /// Returns the approach of a head that does not begin before `earliest`, even if it arrives earlier.
+    /// Returns the approach of a head that transfers nothing before `earliest`, even if it arrives earlier.
     pub fn arriving_after(
         drive: &DriveModel,
         Departure { from, at }: Departure,
@@ -118,20 +118,20 @@ impl Approach {
         Self { track, arrive, wait, span, missed: missed.filter(|missed| *missed < piece.len) }
     }
 
-    /// Returns when the tail, after `missed` sectors, begins to pass.
+    /// Returns when the tail of `piece`, its sectors after the first `missed`, begins to pass.
     pub fn rear_start(&self, drive: &DriveModel, piece: &Piece, missed: u32) -> Instant {
         let rpm = drive.rpm();
         let wait = rpm.earliest_angle(self.arrive).until(self.track.sector_angle(piece.sector + missed));
         self.arrive + rpm.time_within(wait)
     }
 
-    /// Returns the duration of the tail's pass; `None` if the drive does not begin in the middle.
+    /// Returns the duration of the pass of the piece's tail; `None` if the drive does not begin in the piece's middle.
     pub fn rear(&self, drive: &DriveModel, piece: &Piece) -> Option<Duration> {
         let missed = self.missed?;
         Some(drive.rpm().time_within(self.track.arc(piece.sector + missed, piece.len - missed)))
     }
 
-    /// Returns when the tail, which passes first, is done.
+    /// Returns when the piece's tail, which passes first, is done.
     pub fn rear_end(&self, drive: &DriveModel) -> Instant {
         let passed = Rotation::from_parts(FULL_REVOLUTION) - self.wait;
         self.arrive + drive.rpm().time_within(self.span - passed)

@@ -56,8 +56,8 @@ impl Search<'_> {
         let behind = last.filter(|at| at.track == source.index());
         let behind = behind.map(|at| (at.sector + 1) % source.track().sectors);
         let all = time.last_revolution(self.drive);
-        // The sectors lie behind the last command and ahead of it: parts with a forbidden relation to that command are cut
-        // off at either end.
+        // Sectors of the source track lie behind the last command and ahead of it: parts with a forbidden relation to that
+        // command are cut off at either end.
         let (mut time, mut seen) = (all, 0);
         let rpm = self.drive.rpm();
         let track = source.track();
@@ -131,7 +131,7 @@ impl Search<'_> {
         });
         let stop = |window| Stop::new(track, work, window);
         let backward = |part: Window| lbn_of(track, part.first).is_some_and(|first| first > lbn);
-        // If an LBN between lies on a spare sector elsewhere, the part does not adjoin the request.
+        // If an LBN between the part and the request lies on a spare sector elsewhere, the part does not adjoin the request.
         let adjoins = |Window { first, count }: Window| {
             let sectors = track.track().sectors;
             let last = count.checked_sub(1).and_then(|before| lbn_of(track, (first + before) % sectors));

@@ -18,7 +18,7 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    /// The number of kinds.
+    /// The number of kinds of neighbours.
     pub(crate) const KINDS: usize = 16;
 
     /// Returns whether a drive may take the two commands for a sequence and read ahead.

@@ -202,8 +202,8 @@ fn the_rest_of_the_winners_gap_goes_to_the_others() {
     assert!(both > 250, "in {both} gaps of 1,000 the scan got something beside the winner");
 }
 
-/// The head would wait on the track for the first sector of the winner's write; until then other sessions use it, and the
-/// foreground's requests end at the same instants as without any session.
+/// The head would wait on the track for the first sector of the winner's write; until then other sessions use the time,
+/// and the foreground's requests end at the same instants as without any session.
 #[test]
 fn the_time_before_the_winners_write_goes_to_the_others_and_costs_the_foreground_nothing() {
     let mut host = FrameworkHost::new(Config::default());
@@ -233,7 +233,8 @@ fn the_time_before_the_winners_write_goes_to_the_others_and_costs_the_foreground
     assert!(before_a_write > 250, "in {before_a_write} gaps of 1,000 something is read before a write");
 }
 
-/// By FAST'04, section 5.2, the second phase gives the winner strict priority, and searches all other options as well.
+/// By FAST'04, section 5.2, the second phase of the search gives the winner strict priority, and examines all other
+/// options as well.
 #[test]
 fn a_gap_with_nothing_for_the_winner_goes_to_the_others_wherever_their_blocks_lie() {
     let run = |winner: bool| {

@@ -126,7 +126,7 @@ fn blocks_that_a_failed_write_returns_do_not_land_on_a_newer_write_under_way() {
     for (id, range) in [(1, range(80, 40)), (2, range(98, 2))] {
         core.submit(at(0), Request { id: RequestId::new(id), op: Op::Write, range }).unwrap();
     }
-    // The first command was to write the whole block, so nothing of it was left for the second.
+    // The first request covers the whole block, so nothing of it is left for the second to complete.
     let (sent, ..) = polled(&mut core, at(0));
     assert_eq!(ranges(&sent), [range(80, 40), range(98, 2)]);
     core.command_done(at(10), sent[0].id, Outcome::NoData(Lbn::new(110)));
@@ -301,7 +301,7 @@ fn an_unknown_drive_gets_no_idle_work_until_it_has_been_silent_for_long_against_
     let (first, command) = idle_from(&mut core);
     assert!(silent(first) >= Duration::from_millis(3 * 45), "{first}");
     assert!(silent(first) < Duration::from_millis(5 * 45), "{first}");
-    // The command took 45 ms. That time, and as long for the next command, lengthen the required silence threefold each.
+    // The command took 45 ms. The required silence grows by three times that, and by as much again for the next command.
     let done = first + Duration::from_millis(45);
     core.command_done(done, command.id, Outcome::Done);
     assert_eq!(polled(&mut core, done).0, []);
@@ -437,8 +437,8 @@ fn blocks_on_both_sides_of_a_bad_sector_are_delivered_once_they_were_read() {
     assert_eq!(delivered, blocks);
 }
 
-/// A region that a disk reads slowly, such as one of weak sectors, takes longer for a long read than the host waits. The same
-/// read would be lost for ever.
+/// A region that a disk reads slowly, such as one of weak sectors, takes longer for a long read than the host waits. A read of
+/// the same length would be lost each time.
 #[test]
 fn idle_reads_that_are_lost_become_shorter_until_the_disk_answers() {
     const ANSWERED_SECTORS_MAX: u64 = 100;

@@ -94,7 +94,7 @@ fn a_request_that_meets_a_stream_goes_to_the_drive_at_once_and_the_stream_ends()
     let (us, command) = stream(&mut core, 90_000).expect("a stream");
     let met = ask(&mut core, us + 20, 2, Op::Read, range(1_000, 4));
     assert_eq!(done(&mut core, us + 150, command), []);
-    // A new stream begins behind that read.
+    // A new stream begins behind the request's read.
     assert_eq!(done(&mut core, us + 12_000, met), []);
     let (_, next) = stream(&mut core, us + 12_000).expect("a stream");
     assert_eq!(next.range.start().get(), 1_004);

@@ -72,7 +72,7 @@ impl Overheads {
         };
         match firmware.cache.write_back.known() {
             Some(known) => plain.writing_back(firmware, known && firmware.cache.enabled),
-            // Cache hits of reads show nothing about writes.
+            // The profile does not say whether writes are cached, and cache hits of reads do not show it.
             None => {
                 let if_through = Some(plain.writing_back(firmware, false).of_writes());
                 Self { if_through, ..plain.writing_back(firmware, true) }
@@ -159,7 +159,7 @@ pub enum Neighbours {
     Never,
     /// While the drive behaves as predicted after such commands. A kind of neighbours that loses more revolutions than other
     /// commands is not used for a while and then tried again. If the drive is seen to read ahead when a read continues another,
-    /// no detour's read does so.
+    /// no detour's read continues another.
     Learned,
     /// Always, for a drive that does not read ahead.
     Always,
@@ -220,8 +220,8 @@ pub struct OutsideConfig {
     /// before: a zero-latency drive would transfer the tail at once and be idle for the rest of that revolution. The request
     /// is late by its tail. If the tail takes more than an eighth of a revolution, the gap is not used.
     pub in_order: bool,
-    /// Whether the unused part of the harm bound is spent: a request waits one more revolution if a detour in it yields more
-    /// than most such detours would. The foreground is slower by at most the bound; without a bound nothing is spent.
+    /// Whether the unused part of the harm bound is spent: a request waits one more revolution if a detour in that revolution
+    /// yields more than most such detours would. The foreground is slower by at most the bound; without a bound nothing is spent.
     pub extra_revolutions: bool,
     /// The weight of a completion for the platter's angle, in 256ths: with 256 only the last one counts.
     pub resync: u16,

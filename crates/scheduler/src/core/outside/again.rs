@@ -23,13 +23,13 @@ const READS_MIN: u32 = 8;
 /// be attributed.
 const HIT_SHARE_65536THS_MAX: u32 = 65_536 * 3 / 4;
 
-/// The number of reads in the mean shares, which follow a load that changes.
+/// The number of reads over which the shares of hits are averaged, so that the shares follow a load that changes.
 const MEAN_READS: u32 = 256;
 
 /// The reserves of a harm bound if reads repeat, in 65536ths: for repeats of the same range, and for repeats of a part of an
 /// earlier range or of more than it. The hit rate without other commands is then an underestimate, because the counted reads
-/// suffer from earlier detours too. For repeats of other parts the effect lasts longest: depending on the first request, a drive
-/// keeps a block's whole track or only its end, for hundreds of reads.
+/// suffer from earlier detours too. For repeats of a part, or of more, the effect lasts longest: depending on the first request,
+/// a drive keeps a block's whole track or only its end, for hundreds of reads.
 const RESERVE_65536THS: u32 = 65_536 / 2;
 const RESERVE_OF_PARTS_65536THS: u32 = 65_536 * 2 / 3;
 
@@ -37,12 +37,12 @@ const RESERVE_OF_PARTS_65536THS: u32 = 65_536 * 2 / 3;
 /// between the two it grows in proportion.
 const READS_PER_FREQUENT_HIT: u32 = 16;
 
-/// The place of a read relative to earlier data.
+/// The position of a read relative to data that the foreground has read or written before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     /// Within the same data.
     Same,
-    /// After the first sector of the data, on the track of the last one.
+    /// After the first sector of the data, on the track of their last sector.
     Behind,
     /// Before the first sector of the data, on the track of that sector.
     Before,
@@ -74,7 +74,7 @@ impl AccessedRange {
         Some(Self { range, tracks: [first?, last?], since, written: op.is_write(), read_on: false })
     }
 
-    /// Returns the place of `asked` relative to this range; `None` if `asked` cannot be a hit on its data.
+    /// Returns the position of `asked` relative to this range; `None` if `asked` cannot be a hit on its data.
     fn beside(&self, asked: &Self) -> Option<Beside> {
         let starts = self.range.start() <= asked.range.start();
         if self.written {
@@ -133,7 +133,7 @@ impl Places {
     /// Records a finished read that matches `found`, and whether it was a hit.
     fn done(&mut self, drive: &DriveModel, asked: AccessedRange, found: Option<&Found>, hit: bool) {
         let mut place = asked;
-        // A read that hits or continues a place takes no other place; a miss before the place does.
+        // A read that hits or continues a place's data takes no other place; a miss before those data does.
         if let Some(found) = found.filter(|found| hit || found.beside != Beside::Before)
             && let Some(before) = self.0.remove(found.behind)
             && !asked.written
@@ -187,15 +187,15 @@ pub(super) struct Again {
     /// For each kind, the counts of three groups of reads: with only foreground commands in between; all whose place no
     /// stream has continued; and those whose place a stream has continued.
     hits: [[ByPlaces; 3]; Beside::KINDS],
-    /// The numbers of commands of detours and of idle time, each of which takes a place.
+    /// The counts of detours' and idle commands, each of which takes a place in the buffer.
     between: Between,
     /// The share of hits among the foreground's last reads, in 65536ths; `None` before the first read. The share starts high,
     /// since one detour can end the hits for long.
     share: Option<u32>,
-    /// The share of reads that are hits by repetition, in 65536ths; hits of streams, which the drive's read-ahead restores, do
-    /// not count.
+    /// The share of reads that are hits because they repeat earlier ones, in 65536ths; hits of streams, which the drive's
+    /// read-ahead restores, do not count.
     came_back: u32,
-    /// The share of reads that are hits by repetition of a smaller or larger range, in 65536ths.
+    /// The share of reads that are hits because they repeat a smaller or larger range, in 65536ths.
     for_parts: u32,
 }
 
@@ -214,7 +214,7 @@ impl Default for Again {
 }
 
 impl Again {
-    /// Returns the place of a request, and the earlier data that it matches.
+    /// Returns a request as a range with its tracks, and the place in the buffer whose data it matches.
     fn find(&self, drive: &DriveModel, op: Op, range: LbnRange) -> Option<(AccessedRange, Option<Found>)> {
         let asked = AccessedRange::of(drive, op, range, self.between)?;
         Some((asked, self.places.find(&asked)))
@@ -409,8 +409,8 @@ mod tests {
     }
 
     /// Simulates requests: `again` has the percentage that repeat one of a number of last requests, `writes` is the percentage
-    /// of writes, and after `others` percent of the requests there is another command, of idle time or not. Returns the
-    /// estimated and the true cost of additional misses, in ns.
+    /// of writes, and after `others` percent of the requests there is another command: of idle time, or else of a detour.
+    /// Returns the estimated and the true cost of additional misses, in ns.
     fn reported(
         places: usize,
         again: (u64, u64),

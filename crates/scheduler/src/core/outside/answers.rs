@@ -42,8 +42,8 @@ const STALL_SERVICE_RATIO_MIN: f64 = 4.0;
 
 /// The length of the examined span in rounds of the loop; a round is the time from a client's request to its next one.
 const LOOP_ROUNDS: f64 = 2.0;
-/// The least ratio of missing arrivals to missing completions in that span that shows a loop. The ratio is at least half in a
-/// busy loop, and at least a third with exponential think times.
+/// The least ratio of missing arrivals to missing completions in the examined span that shows a loop. The ratio is at least
+/// half in a busy loop, and at least a third with exponential think times.
 const ARRIVAL_SHARE_MIN: f64 = 1.0 / 3.0;
 
 /// The columns of an observation: the excess service time, the recent arrivals, and the arrivals and completions during a span,
@@ -299,7 +299,8 @@ mod tests {
                 done.push(ends);
                 heard = ends;
             }
-            // The mean service time for the first requests of each depth is unknown.
+            // The first requests that are chosen from a given number are not observed: their mean service time is still
+            // unknown.
             let mut first = [0; DEPTH_REQUESTS_MAX + 1];
             watched.retain(|(_, from)| {
                 first[*from] += 1;
@@ -311,7 +312,7 @@ mod tests {
                 prop_assert_eq!(span.sums[0].of as usize, ended.clone().count());
                 for (which, times) in [(ARRIVALS_COLUMN, &arrived), (COMPLETIONS_COLUMN, &done)] {
                     let counted: f64 = ended.clone().map(|(began, _)| more(times, *began, length)).sum();
-                    // A request begins when another is done, which the naive count includes.
+                    // An observed request begins at the completion of another one, which the naive count includes.
                     let others = if which == COMPLETIONS_COLUMN { ended.clone().count() as f64 } else { 0.0 };
                     let off = span.sums[0].sums[which] - (counted - others);
                     prop_assert!(off.abs() < 1e-6 * (1.0 + counted), "{off} of {counted}");

@@ -127,7 +127,7 @@ impl Arrivals {
             let mean = sum / time;
             let variance = (squares / time - mean * mean).max(0.0);
             let (fewer, error) = (mean - found / came, (variance / came).sqrt());
-            // One loop in six is underestimated.
+            // A standard error is subtracted, so that only one loop in six is counted with too few clients.
             let least = fewer - error;
             clients = (least > 0.0).then(|| most.max((mean + variance / least).round() as usize));
             looks = fewer >= LOOP_STANDARD_ERRORS_MIN * error;
@@ -155,10 +155,10 @@ impl Arrivals {
     }
 
     /// Returns the number of completions until the queue is empty, for open arrivals: during the service of each of the
-    /// `waiting` requests others arrive, and so on. The result is the mean plus the standard deviation (Haight and Breuer,
-    /// "The Borel-Tanner distribution", Biometrika 47(1/2), 1960). On a drive that is idle half of the time the deviation is
-    /// small. On a drive that is idle for a fiftieth of the time, the deviation is several times the mean for a short queue,
-    /// and a bound by the mean alone would be exceeded before the loss is known.
+    /// `waiting` requests others arrive, and so on. The result is the mean plus the standard deviation (Haight and Breuer, "The
+    /// Borel-Tanner distribution", Biometrika 47(1/2), 1960). On a drive that is idle half of the time the deviation is small.
+    /// On a drive that is idle for a fiftieth of the time, the deviation is several times the mean for a short queue, and with
+    /// the mean alone the bound on harm would be exceeded before the loss is known.
     pub fn completions_until_empty(&self, waiting: usize) -> u64 {
         let QueueSums { idle, time: [busy, ..], .. } = self.seen[0].and(&self.seen[1]);
         // The limit of a millionth of idle time is for a drive that was never idle.

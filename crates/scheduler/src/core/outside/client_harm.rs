@@ -16,9 +16,9 @@ use alloc::vec::Vec;
 use units::{Duration, Instant};
 
 /// The maximum of requests over which the largest number that waited at once is remembered, in two periods of half that number.
-/// Clients with think times are seldom all present: with half of this number, ten clients with 30 ms are underestimated
-/// (`all_harm_to_clients_is_in_the_estimate`); with twice the number, the estimate for open arrivals is further above the true
-/// delay.
+/// Clients with think times are seldom all present: with half of this number, the count of ten clients with think times of 30 ms
+/// is too low (`all_harm_to_clients_is_in_the_estimate`); with twice the number, the estimate for open arrivals is further above
+/// the true delay.
 const REQUESTS_COUNTED_MAX: u32 = 2_048;
 
 /// The maximum of separate losses of the head; with more, the two oldest are joined.
@@ -27,11 +27,11 @@ const LOSSES_MAX: usize = 256;
 /// Requests that wait.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
-    /// The number of all requests.
+    /// The number of waiting requests.
     all: usize,
-    /// The number of bursts and single requests.
+    /// The number of bursts and single requests among them.
     bursts: usize,
-    /// The arrival of the first request.
+    /// The arrival of the first of them.
     pub since: Instant,
     /// The previous completion at the host.
     heard: Instant,

@@ -4,9 +4,9 @@
 //! seems to arrive just too late for the request's sectors has nearly a revolution to spare for a detour. If the true head is
 //! faster than the profile's, it would have reached the sectors, and the detour has cost a revolution that no forecast shows.
 //! With a detour in every such gap this cost would stay hidden. Therefore some of these gaps are left unused: the first few,
-//! then one in a number, and all if most are no gaps. The share of requests that come a revolution early is the cost of
-//! detours in similar gaps. That cost goes into the harm estimate, and the completions show the true moves to
-//! [`Correction`](super::Correction).
+//! then one in a number, and all of a class if most of its gaps turn out not to exist. The share of requests that come a
+//! revolution early is the cost of detours in similar gaps. That cost goes into the harm estimate, and the completions show
+//! the true moves to [`Correction`](super::Correction).
 
 use super::Outside;
 use super::clock::nanos;
@@ -22,12 +22,12 @@ const STEP_NS: i64 = 100_000;
 const CORRECTABLE_STEPS: usize = 16;
 const LEAD_STEPS_MAX: usize = 40;
 
-/// The number of gaps of a suspect step that are left unused before any is used.
+/// In a step in which heads may be early, the number of gaps that are left unused before any is used.
 const UNUSED_GAPS_MIN: u32 = 8;
 
-/// After those, one gap in this number is left unused in a step in which heads may be early.
+/// After `UNUSED_GAPS_MIN` gaps, one in this number is left unused in a step in which heads may be early.
 const GAPS_PER_UNUSED_IF_EARLY: u32 = 16;
-/// In the other steps, one gap in this number is left unused.
+/// In a step in which heads are hardly early, one gap in this number is left unused.
 const GAPS_PER_UNUSED: u32 = 128;
 
 /// Heads may be early in the first step that has gaps, and in a step if at least 1 in this number of the preceding step's

@@ -31,7 +31,7 @@ const CORRECTION_DIVISOR: i64 = 4;
 
 /// Another correction replaces the current one only if fewer completions contradict it, by at least this number.
 const LEAD_COMPLETIONS_MIN: i64 = 12;
-/// The difference must also be at least this many standard deviations of chance.
+/// The difference in contradicting completions must also be at least this many standard deviations of chance.
 const LEAD_DEVIATIONS_MIN: i64 = 4;
 
 /// Corrections closer than this many bins count as equal: 30 us.
@@ -174,7 +174,8 @@ impl Correction {
             let more = found - applied;
             let before = (self.moves, self.commands);
             match set_out {
-                // How the measured sum divides into overhead and seek is the same for reads and writes.
+                // The probe has measured the sum of overhead and seek; its division into the two is the same for reads and
+                // writes.
                 SetOut::Queued if of == 0 => {
                     self.moves[0] += more;
                     self.commands = self.commands.map(|ns| ns - more);
@@ -192,7 +193,7 @@ impl Correction {
             for (ns, cost) in self.commands.iter_mut().zip(self.profile.command) {
                 *ns = (*ns).max(-nanos(cost));
             }
-            // An overhead of almost zero cannot be reduced.
+            // An overhead that is already zero cannot be reduced: then nothing has changed.
             self.changed |= (self.moves, self.commands) != before;
         }
     }
@@ -220,7 +221,7 @@ impl Correction {
         (self.moves, self.commands) = ([0; 2], [0; 2]);
     }
 
-    /// Sets the uncorrected overheads, because they turned out to differ.
+    /// Sets other uncorrected overheads: those of a drive that caches writes, or of one that reports them from the medium.
     pub fn tell(&mut self, overheads: Overheads) {
         self.profile = overheads;
         self.changed = true;

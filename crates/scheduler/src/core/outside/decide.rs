@@ -110,13 +110,13 @@ impl Outside {
         at.checked_sub(read.max(write) + DECISION_LEAD).unwrap_or_default()
     }
 
-    /// Returns, on the host's clock, the last arrival that the choice without detours would have included.
+    /// Returns, on the host's clock, the latest arrival of a request that the choice would have included if there had been no
+    /// detours.
     fn plain_choice(&self, now: Instant) -> Instant {
         self.plain_choice_if_asked(now) + self.unasked(now)
     }
 
-    /// Returns, on the host's clock, the last arrival that the choice without detours would have included if the host had always
-    /// polled as soon as it could.
+    /// Returns the same as `plain_choice` for a host that has always polled as soon as it could.
     fn plain_choice_if_asked(&self, now: Instant) -> Instant {
         if !self.config.late_choice {
             return self.heard_at;
@@ -261,9 +261,9 @@ impl Core {
         self.arrive_at(&outside.standing(&self.drive));
     }
 
-    /// Returns the lead in ns of the chosen request over the one that would have been chosen as soon as there was `room`:
-    /// with detours the choice is later, and from more requests. Half of the lead counts, because a near request that is
-    /// served now is missing in the next choice.
+    /// Returns the lead in ns of the chosen request over the one that would have been chosen as soon as the drive had `room`:
+    /// with detours the choice is later, and from more requests. Half of the lead counts, because a near request that is served
+    /// now is missing in the next choice.
     fn gain(&self, outside: &Outside, standing: &Standing, job: &Job, room: Instant, end: Instant) -> i64 {
         // A request that arrives at a completion arrives because of that completion, so the limit includes it.
         let until = outside.plain_choice(self.now);
@@ -414,7 +414,7 @@ impl Core {
         let at = standing.free.max(outside.decided);
         let before = |op| outside.set_out(standing, op).saturating_since(at);
         let between = |last| if overheads.overlap { Duration::ZERO } else { overheads.between(last, op) };
-        // The planner examines the source and the destination track separately.
+        // A detour may have no command on these tracks; the planner has its own rules for the source and the destination track.
         let ahead = outside.device.iter().chain(&outside.queue).map(|o| o.command.range);
         let ranges = ahead.chain(job.ranges().iter().copied()).chain([first]);
         let not_on: Vec<TrackIndex> =

@@ -79,9 +79,9 @@ impl Outside {
         }
     }
 
-    /// Returns the part of the detour with which the foreground's `first` command is done in the same revolution and completes
-    /// at the same time as without the detour, or later by the time that was `spent` on purpose and that serving it in order
-    /// takes; `None` if no part is left.
+    /// Returns the part of the detour with which the foreground's `first` command is done in the same revolution and completes at
+    /// the same time as without the detour, or later by the time `spent` on purpose and by the time that serving its sectors in
+    /// order takes; `None` if no part is left.
     pub(super) fn fit(
         &self,
         drive: &DriveModel,

@@ -176,8 +176,8 @@ pub(super) struct Plain {
     pub failed: bool,
     /// The time of the detour's data on the bus.
     pub bus: Duration,
-    /// The lasting lead in ns over the request that would have been chosen instead, less the mean lead over the forecast
-    /// that similar requests have in control gaps.
+    /// Half of the lead, in ns, over the request that would have been chosen without detours; less the mean lead, over their
+    /// forecasts, of similar requests behind control gaps.
     pub gain: i64,
     /// The time by which the request was delayed on purpose for the detour.
     pub spent: Duration,
@@ -222,7 +222,7 @@ impl Plain {
         };
         let head_late = head_late.clamp(0, most_late);
         let waited = difference(predicted.heard, self.heard).saturating_sub(head).clamp(0, most);
-        // With merged blocks, the rest of the error is their time on the bus.
+        // With merged blocks, the error besides whole revolutions is their time on the bus.
         let residue =
             if merged && seen.explained { seen.error.saturating_sub(revolutions).max(0) } else { 0 };
         let late = Late { head: head_late - self.gain, bus: positive(waited.saturating_add(residue)) };

@@ -71,7 +71,7 @@ impl HarmTally {
         }
     }
 
-    /// Returns the worse of the two.
+    /// Returns the harm with the greater share: the clients', or the head's.
     fn worse(&self) -> Harm {
         self.head.or_client_harm(&self.client_harm)
     }
@@ -99,9 +99,9 @@ pub(super) struct Guard {
     spent: Duration,
     /// The number of wanted sectors of detours.
     sectors: u64,
-    /// Commands since the last update.
+    /// Commands since the last update of the margins.
     accounted: u32,
-    /// The totals since the start.
+    /// The delays and gains since the start.
     all: HarmTally,
 }
 
@@ -137,8 +137,8 @@ impl Guard {
         ends || self.doubted == MISTRUSTED_COMMANDS_MAX
     }
 
-    /// Records a command that used the head for `time`, the client's `response` time, and how `late` both were. `left` is the
-    /// part of the bound that idle time has left, in 65536ths.
+    /// Records a command that used the head for `time`, the client's `response` time, and how `late` client and head were.
+    /// `left` is the part of the bound on harm that idle time has not used, in 65536ths.
     pub fn account(&mut self, time: Duration, response: Duration, late: Lateness, left: u32) {
         // While detours are not allowed, only the part of the bound that idle time leaves is saved for them.
         let saved = |time: Duration| if self.trusted { time } else { time * u64::from(left) / 65_536 };

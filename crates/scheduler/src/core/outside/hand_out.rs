@@ -53,7 +53,7 @@ impl Core {
                     return;
                 } else if job.pending.promoted.is_none() {
                     let (id, range) = (job.pending.request.id, job.pending.request.range);
-                    // Only promoted writes take several commands.
+                    // This command was the whole request, because only promoted writes take several.
                     let first = bad.iter().copied().filter(|lbn| range.contains(*lbn)).min();
                     let first = first.or(lost.then_some(range.start()));
                     self.outbox.push_back(match first {
@@ -68,7 +68,7 @@ impl Core {
         let outbox = &mut self.outbox;
         self.background.deliver_of(tag, |record| outbox.push_back(Event::Deliver(record)));
         if let Some(job) = retry {
-            // A command that failed early has returned the blocks behind the failure.
+            // A command that failed early has returned its blocks behind the bad sector to the wanted set.
             outside.retries.push_back((outside.next_tag, job));
             outside.next_tag += 1;
         }
@@ -81,7 +81,7 @@ impl Core {
             return;
         };
         let tag = *tag;
-        // In reverse, because the pieces of a block are returned in the reverse order.
+        // In reverse: the piece of a block that was taken last is returned first.
         while let Some(Order { command, .. }) = outside.queue.pop_back() {
             let rest = |item: LbnRange| item.overlaps(command.range);
             self.background.give_back(self.drive.layout(), tag, true, rest);
@@ -112,7 +112,7 @@ impl Core {
         self.watch.lost_sight();
         drop(outside.readings.take());
         let orders: Vec<Order> = outside.device.drain(..).chain(outside.queue.drain(..)).collect();
-        // In reverse, because the pieces of a block are returned in the reverse order.
+        // In reverse: the piece of a block that was taken last is returned first.
         for order in orders.iter().rev() {
             let all = !matches!(order.work, Work::Foreground { .. });
             let range = order.command.range;

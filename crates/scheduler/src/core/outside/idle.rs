@@ -144,13 +144,14 @@ impl Core {
         let until = plain_end(&self.drive, standing.position, begin, op, job.ranges());
         let plain = match from {
             Some(from) => {
-                // A request that had to wait for the head to write a cached write is delayed by that in any case.
+                // A request that had to wait until the head had written a cached write would be delayed by that without idle
+                // work, too.
                 let arrived = outside.clock.platter(job.pending.arrived);
                 outside.client_harm.catch_up(nanos(outside.written.saturating_since(arrived)));
                 let at = (arrived + outside.config.overheads.command(op)).max(outside.written).min(begin);
                 let plain = plain_end(&self.drive, from, at, op, job.ranges());
-                // A request chosen near the head's place after idle work is done earlier than from the original place. That is
-                // no gain if another waiting request would have been near the original place.
+                // A request near the position in which idle work left the head is done earlier than from the position in which
+                // the foreground left it. That is no gain if another waiting request would have been near the latter.
                 let plain =
                     self.chosen_from(outside, from, at, job).map_or(plain, |chosen| plain.min(chosen));
                 self.idle.account(plain, until);
@@ -190,8 +191,8 @@ impl Core {
         Some(plain_end(&self.drive, from, at, chosen.request.op, &[chosen.request.range]))
     }
 
-    /// Charges idle time with the delay of the foreground's `order` beyond its prediction at the choice: idle commands may have
-    /// taken longer than predicted, and the drive may have done more work after them.
+    /// Charges idle time with the delay of the foreground's `order` beyond the delay that was predicted when it was chosen: idle
+    /// commands may have taken longer than predicted, and the drive may have done more work after them.
     pub(super) fn account_idle_seen(&mut self, outside: &mut Outside, order: &Order, seen: &Observation) {
         let Work::Foreground { job, .. } = &order.work else { return };
         if self.config.idle.is_none() || !order.predicted || job.pending.promoted.is_some() {
@@ -307,8 +308,8 @@ impl Core {
         }
         // An unfinished search continues soon.
         let searching = allowed && now < self.idle.not_before && self.idle.not_before < now + idle.threshold;
-        // A first search over the cylinders before the one with wanted blocks takes minutes on a large drive. The place that the
-        // oldest task wants is known without a search.
+        // A first search over the cylinders before the one with wanted blocks takes minutes on a large drive. The first LBN that
+        // the oldest task wants is known without a search.
         self.accesses.clear();
         if searching && due && self.move_stream(now) && self.send_visit(outside, tag) {
             self.idle.left(&idle);
@@ -316,7 +317,7 @@ impl Core {
         }
         if !(searching || allowed && self.decide_probe(outside, tag)) {
             self.idle.not_before = now + idle.threshold;
-            // An unused drive is tried again as soon as it counts as unused.
+            // A drive that was in use for only a short time is tried again as soon as it counts as unused.
             if let Some(left) = left.filter(|left| now < *left) {
                 self.idle.not_before = self.idle.not_before.min(left);
             }
@@ -474,8 +475,8 @@ impl Core {
         found
     }
 
-    /// Shortens an idle read to its first wanted items, of at most this number of sectors if they are more than one. The
-    /// other blocks are wanted again.
+    /// Shortens an idle read to its first wanted items: those within `sectors_max` sectors, or the first one alone. The other
+    /// blocks are wanted again.
     fn shorten_visit(&mut self, asked: WantedRange, tag: u64, sectors_max: u64) -> Option<WantedRange> {
         let range = asked.range;
         if range.len().get() <= sectors_max {

@@ -12,7 +12,8 @@ use alloc::collections::VecDeque;
 use model::DriveModel;
 use units::{Lbn, LbnRange};
 
-/// The maximum of remembered places of each kind: more than the segments of a drive's buffer.
+/// The maximum of remembered reads of each kind, and of remembered places in the buffer: more than a drive's buffer has
+/// segments.
 pub(super) const REMEMBERED_PLACES_MAX: usize = 32;
 
 /// The number of reads after which half of the counts is discarded, so that old ones are forgotten.
@@ -40,7 +41,7 @@ impl Order {
     }
 }
 
-/// The numbers of commands of detours and of reads in idle time.
+/// Counts of commands that may evict data from the buffer: those of detours, and those in idle time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Between {
     pub detours: u64,
@@ -178,13 +179,13 @@ impl Kept {
         self.unknown -= self.unknown / REMEMBERED_PLACES_MAX as u64;
     }
 
-    /// Returns the delay in ns of the finished read by detours, and by idle time.
+    /// Takes the finished read's delay, ns: the part that detours caused, and the part that reads in idle time caused.
     pub fn take_late(&mut self) -> [i64; 2] {
         core::mem::take(&mut self.late)
     }
 
-    /// Records by how many ns a consecutive read took longer than a hit. `since` are the counts of other commands at the first
-    /// read on its track.
+    /// Records by how many ns a consecutive read took longer than a hit. `since` are the counts of detours' and idle commands
+    /// when the first read on its track was done.
     pub fn took(&mut self, since: Between, expected: Expected, beyond: i64) {
         let often = self.hit_often();
         let alone = &mut self.alone[expected as usize];
@@ -211,7 +212,7 @@ impl Kept {
     }
 
     /// Returns the cost in ns that recent idle reads, and `more` further ones, will still cause by evictions, if each costs as
-    /// much as earlier ones did. The first one counts as a miss that costs `miss` ns.
+    /// much as earlier ones did. The mean cost of earlier ones includes one assumed read that has cost `miss` ns.
     pub fn at_risk(&self, more: u64, miss: i64) -> i64 {
         if !self.hit_often() {
             return 0;

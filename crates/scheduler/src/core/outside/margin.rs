@@ -59,7 +59,7 @@ pub(super) struct Margins {
 }
 
 impl Margins {
-    /// Updates the least margins from the record, after enough new observations.
+    /// Updates the least margins from the error record, after enough new observations.
     pub fn learn(&mut self, record: &ErrorRecord) {
         if record.count() < self.looked + OBSERVATIONS_PER_UPDATE {
             return;

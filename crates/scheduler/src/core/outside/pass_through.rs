@@ -1,9 +1,9 @@
 //! Pass-through: requests are sent to the drive on arrival, as many as it takes, and the drive chooses their order.
 //!
-//! A client is then served as by the disk without freeblock. The core passes requests through while no background block
-//! is wanted, and while no gap can be used anyway. Commands whose order the drive chooses are not predicted: the completion of
-//! such a command shows only the place of the head. A command that was alone at the drive is predicted like any other, and
-//! its completion updates the clock and the error record.
+//! A client is then served as by the disk without freeblock. The core passes requests through while no background block is
+//! wanted, and while no gap can be used anyway. Commands whose order the drive chooses are not predicted: the completion of such
+//! a command shows only the position of the head. A command that was alone at the drive is predicted like any other, and its
+//! completion updates the clock and the error record.
 
 use super::command::{Command, Order, Outcome, Passed, Work};
 use super::forecast::{Late, Standing};
@@ -37,7 +37,7 @@ const UNSEEN_COMMANDS_MAX: u32 = 112;
 /// The number of commands that are scheduled, and so predicted, at the start.
 const SEEN_AT_START: u32 = 64;
 
-/// The commands that the drive served in its own order since the core last predicted enough.
+/// The commands that the drive served in its own order since the core could last predict enough commands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unseen {
     commands: u32,
@@ -85,7 +85,7 @@ impl Core {
     /// Returns whether the next request is passed through to the drive.
     pub(super) fn passes_through(&self, outside: &Outside) -> bool {
         let depth = usize::from(outside.config.pass_through);
-        // The request behind idle work is charged to that work.
+        // A request behind idle work is not passed through, because its delay is charged to that work.
         let idle = |order: &Order| matches!(order.work, Work::Idle | Work::Probe);
         let after_idle = self.displaced.is_some() || outside.device.iter().any(idle);
         let foreground = self.promoted == 0 && outside.retries.is_empty() && outside.queue.is_empty();
@@ -151,7 +151,7 @@ impl Core {
     }
 
     /// Records the end of a command that was passed through beside others. The drive chose when to serve the command, so the
-    /// completion shows only the head's place.
+    /// completion shows only the head's position.
     pub(super) fn passed_done(
         &mut self,
         outside: &mut Outside,
@@ -216,7 +216,7 @@ impl Outside {
         command
     }
 
-    /// Sets the head's place after a command that was not predicted.
+    /// Sets the head's position after a command that was not predicted.
     fn believe_place(&mut self, drive: &DriveModel, now: Instant, order: &Order) {
         if self.reports(order.command.op) {
             // The head may go to the cached write's place at any time from now on.
@@ -231,7 +231,7 @@ impl Outside {
 }
 
 impl Order {
-    /// Records that another command is at the drive beside it.
+    /// Records that another command is at the drive beside this one.
     pub(super) fn is_not_alone(&mut self) {
         if let Some(passed) = &mut self.passed {
             *passed = Passed::BesideOthers;

@@ -52,7 +52,7 @@ pub(super) fn forecast(
     at.free = set_out;
     // The sectors of the tail, which a zero-latency drive reads first. A request on several tracks is read in order.
     let mut waiting = 0;
-    // When the sectors that cross the bus first begin to pass.
+    // The start of the pass of those sectors whose data cross the bus first.
     let mut front = None;
     // Sectors of the request up to the end of the current piece. A drive that has received all of them may write them in any order.
     let mut written = 0;

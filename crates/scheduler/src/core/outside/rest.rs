@@ -1,9 +1,9 @@
 //! The rest of a gap beside a detour.
 //!
-//! The planner finds one place for a gap, and the work there may end long before the foreground's sectors pass: at the end
-//! of a scan a place has a block or two. The rest of the time is a gap again, from the new position of the head. If a lottery
-//! chose the detour's session, the time before the detour's first sectors is a gap, too: with a session that writes one block
-//! at a time, the head waits half a revolution for the block on average.
+//! The planner finds one detour for a gap, and its work may end long before the foreground's sectors pass: at the end of a
+//! scan a track has a wanted block or two. The rest of the time is a gap again, from the new position of the head. If a
+//! lottery chose the detour's session, the time before the detour's first sectors is a gap, too: with a session that writes
+//! one block at a time, the head waits half a revolution for the block on average.
 
 use super::command::NewCommand;
 use super::detour::{DetourCommand, DetourCommands, GapPart, WantedRange};
@@ -82,7 +82,7 @@ impl Core {
         detour: &mut DetourCommands,
         buffers: &mut dyn Buffers,
     ) {
-        // FAST'02 has one detour in a gap.
+        // Without these settings, as in FAST'02, a gap has one detour.
         let more = outside.config.plan_rest || outside.config.merge_after;
         let shared = more && self.config.sharing == Sharing::Lottery && self.background.in_focus() > 1;
         let Some(&DetourCommand { transfer, tag, .. }) = detour.own.first().filter(|_| shared) else {

@@ -15,7 +15,8 @@ use super::{Command, ERROR_CHANCE_DIVISOR, ERROR_NOISE_DIVISOR, Order, Outside, 
 use model::DriveModel;
 use units::{Instant, Op};
 
-/// The lead of completions with read-ahead over those without, or the reverse, at which the assumption changes.
+/// The lead of completions that show read-ahead over those that show none, or the reverse, at which the core changes its
+/// assumption.
 const DECIDING_LEAD_COMPLETIONS: i8 = 4;
 /// The largest lead that is remembered, so that the assumption can change again.
 const LEAD_COMPLETIONS_MAX: i8 = 8;
@@ -253,7 +254,7 @@ mod tests {
         assert!(!sequences.on.sequence && !sequences.is_suspect());
         sequences.believe(true, true);
         assert!(!sequences.on.sequence && sequences.is_suspect());
-        // Occasional evidence keeps the result.
+        // Occasional evidence of read-ahead keeps the assumption.
         for _ in 0..10 {
             (0..COMMANDS_WITHOUT_SEQUENCE_MAX - 1).for_each(|_| sequences.done());
             sequences.believe(true, true);

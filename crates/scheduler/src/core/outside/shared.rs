@@ -76,7 +76,7 @@ impl Shared {
         let used_up = self.cost_ppm[0].saturating_add(self.cost_ppm[1]) >= bound_ppm;
         self.yields = [0, 1].map(|who| {
             let other = 1 - who;
-            // Each request has a gap, but there may be no idle time.
+            // Detours can always yield, because each request has a gap, but there may be no idle time.
             let may_get = other == 0 || self.sectors[other] > 0;
             let has_less = may_get && self.cost_ppm[other] < self.own(other, bound_ppm);
             let may_wait = self.requests >= self.goes_on_until[who];
@@ -104,12 +104,12 @@ impl Shared {
         }
     }
 
-    /// Returns the bound of detours in ppm.
+    /// Returns the bound on the harm of detours, in ppm.
     pub fn for_detours(&self, bound_ppm: u32) -> u32 {
         self.part(0, bound_ppm)
     }
 
-    /// Returns the bound of idle time in ppm.
+    /// Returns the bound on the harm of idle time, in ppm.
     pub fn for_idle(&self, bound_ppm: u32) -> u32 {
         self.part(1, bound_ppm)
     }

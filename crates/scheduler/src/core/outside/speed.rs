@@ -26,7 +26,7 @@ const ERROR_DEVIATIONS_MAX: f64 = 3.0;
 /// The estimate of the speed and its accuracy. Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Speed {
-    /// The distance of the platter past the clock's angle, which follows the last completion.
+    /// The distance of the platter past the angle that the clock assumes after the last completion.
     ahead: f64,
     /// The excess of the true speed over the profile's, as a fraction.
     rate: f64,
@@ -62,7 +62,7 @@ impl Speed {
         let expected = *angle + noise;
         let most = ERROR_DEVIATIONS_MAX * expected.sqrt();
         if most > revolution / 2.0 {
-            // The error may be any number of revolutions.
+            // After so long a time the error may include whole revolutions, and shows nothing about the speed.
             (self.ahead, *angle, *both) = (error - taken, noise, 0.0);
             return;
         }

@@ -152,7 +152,7 @@ mod tests {
                     }
                 }
             }
-            // The mean yield of spent revolutions is far above the mean of all, half of the maximum.
+            // The mean yield of spent revolutions is far above the mean yield of all, which is half of the maximum.
             prop_assert!(spent * income * 10 > requests / 2 * 9, "{spent} revolutions, of {}", requests / 2 / income);
             prop_assert!(brought * 10 > spent * (most - 1) * 7, "{brought} sectors by {spent} revolutions, {most} at most");
         }

@@ -65,10 +65,10 @@ const ELSEWHERE_SILENCE_RATIO: u64 = 10;
 
 /// Streams count as unsuccessful if they begin in at most one in this number of the silences in which they could.
 const SILENCES_PER_STREAM_MAX: u64 = 16;
-/// The minimum of silences for that judgement.
+/// The minimum of silences with which streams can count as unsuccessful.
 const SILENCES_MIN: u64 = 32;
 
-/// The number of silences in the mean, which follows a load that changes.
+/// The number of silences over which the mean silence is taken, so that it follows a load that changes.
 const MEAN_SILENCES: u64 = 64;
 
 /// The longest silence that is waited for, and the largest that counts in the mean: the silence of a night shows nothing about
@@ -78,7 +78,7 @@ const ELSEWHERE_SILENCE_MAX: Duration = Duration::from_secs(10);
 /// The percentage of the bound that streams may spend; the rest is for costs of streams that the core does not observe.
 const SPENT_PERCENT: u32 = 75;
 
-/// The response time of which the bound's share is the largest credit that is saved.
+/// The largest credit that is saved, as the response time that earns this credit under the bound.
 const CREDIT_RESPONSE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A wait at the drive is charged up to this many revolutions; longer ones are pauses of the drive's own.
@@ -91,7 +91,7 @@ pub(super) struct Streams {
     next: Option<ReadAheadPosition>,
     /// When the sectors of the next command have passed, if the command waits for that.
     due: Option<Instant>,
-    /// The mean duration of a stream's command, each counted up to the time for which a request is charged.
+    /// The mean duration of streams' commands; a longer one counts as `CHARGED_REVOLUTIONS_MAX` revolutions.
     command_times: MeanTime,
     /// The arrival of the first request that waits for a command of a stream, and the number of such requests.
     met: Option<(Instant, u64)>,
@@ -217,7 +217,7 @@ impl Streams {
     }
 }
 
-/// Returns the delay in ns that streams may cause by a response time of `time` under the bound.
+/// Returns the delay in ns that streams may cause under the bound for a response time of `time`.
 fn share_of(time: Duration, bound_ppm: u32) -> i64 {
     nanos(time / 1_000) * i64::from(bound_ppm) / 1_000 * i64::from(SPENT_PERCENT) / 100
 }
@@ -444,7 +444,7 @@ impl Core {
         // A command that is ready to be sent does not wait for sectors to pass.
         outside.streams.due = None;
         // An older drive may finish its read-ahead before it begins a request; without a profile the core cannot know. While a
-        // drive is characterised, readings use the short silences.
+        // probe characterises the drive, its readings use the short silences.
         let without_profile = || self.drive.is_modern() && !outside.readings.are_wanted();
         let streams = outside.config.streams && (!outside.blind || without_profile());
         let idle = self.config.idle.filter(|_| streams)?;

@@ -53,7 +53,7 @@ const DENSE_AUDIT_TIME: Duration = Duration::from_secs(300);
 const MISS_PROBABILITY: f64 = 0.05;
 
 /// The largest distance, in revolutions, of the end of an interval of residuals from the mean. Residuals are clamped to two
-/// revolutions, so no two differences are farther apart.
+/// revolutions, so no two differences between windows are farther apart.
 const RESIDUAL_REACH_REVOLUTIONS: f64 = 8.0;
 
 /// The largest distance, in revolutions, of the end of an interval of unclamped times from the mean: half a minute on most
@@ -311,7 +311,7 @@ impl Audit {
         };
         let (background_head, assistance_response) = at(MISS_PROBABILITY);
         let promise = self.known_since.and_then(|since| {
-            // Each of two sequences may be wrong with half of the probability.
+            // Two sequences are reported, so each may miss the true value with half of the probability.
             let (of_background, of_assistance) =
                 at(if self.through { MISS_PROBABILITY / 2.0 } else { MISS_PROBABILITY });
             let amplified = of_background?.high.max(0.0) * amplification;
@@ -433,11 +433,11 @@ mod tests {
 
     #[derive(Clone, Copy, Debug)]
     enum Noise {
-        /// Up to a tenth of a millisecond.
+        /// Random delays of up to a tenth of a millisecond.
         Small,
         /// One request in twenty loses a revolution without background work.
         LostRevolutions,
-        /// A Pareto tail with the exponent 1.5, which has no finite variance.
+        /// Delays with a Pareto tail of exponent 1.5, which has no finite variance.
         Pareto,
         /// The delay stays the same for runs of about a hundred requests.
         Runs,
@@ -511,7 +511,7 @@ mod tests {
     }
 
     impl Audit {
-        /// Returns an audit that has found an increase of `mean` percent.
+        /// Returns an audit that has found an increase of response times by `mean` percent.
         pub(in super::super) fn of(mean: f64) -> Self {
             let unaccounted = Some(Increase { mean: mean / 100.0, error: 0.0 });
             Self { unaccounted, ..Self::new(HALF_OFF, REVOLUTION, true) }

@@ -98,7 +98,8 @@ impl Sums {
         [head, response, self.residual_nanos as f64, uncharged].map(|nanos| nanos / all)
     }
 
-    /// Returns the mean residuals of the first and the second half of a window, in revolutions, and the weight of this pair.
+    /// Returns the mean residuals of the first and the second half of a window, in revolutions, and the weight of this pair of
+    /// halves.
     pub fn halves(&self, revolution: Duration) -> Option<([f64; 2], f64)> {
         let second = self.requests - self.first_requests;
         let weight = weight(self.first_requests, second, self.requests)?;
@@ -125,7 +126,8 @@ fn weight(first: u64, second: u64, usual: u64) -> Option<f64> {
     (first > 0.0 && second > 0.0).then(|| 2.0 * first * second / (first + second) / usual.max(1) as f64)
 }
 
-/// A comparison of pairs of windows: the differences are the treated window less the untreated one.
+/// A comparison of pairs of windows: the differences are the treated window (with background work, or with scheduling) less the
+/// untreated one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Comparison {
     pub treated: Sums,

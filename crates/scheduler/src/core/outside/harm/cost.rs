@@ -13,7 +13,7 @@ use crate::core::under_way::revolution;
 use model::DriveModel;
 use units::Instant;
 
-/// The audit, and where the last foreground command left the drive.
+/// The audit, and the state in which the last foreground command left the drive.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Cost {
     audit: Audit,

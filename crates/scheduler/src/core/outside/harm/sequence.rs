@@ -35,11 +35,11 @@ use units::Float as _;
 /// The values of `rho`, in squared revolutions: powers of 64.
 const PRECISION_LOG64: core::ops::RangeInclusive<i32> = -4..=3;
 
-/// The number of distances from the mean that are tried on each side, each smaller by a factor of `2^(1/4)`. The smallest is
-/// about a millionth of a millionth of the largest.
+/// The number of distances from the mean that are tried on each side, each smaller than the one before by a factor of
+/// `2^(1/4)`. The smallest is about a millionth of a millionth of the largest.
 const POINTS_PER_SIDE: u32 = 160;
 
-/// The number of halvings between one of these distances and the next: far finer than any displayed digit.
+/// The number of halvings between one tried distance and the next: far finer than any displayed digit.
 const HALVINGS_PER_POINT: u32 = 20;
 
 /// An interval estimate of a number.

@@ -1,8 +1,9 @@
 //! The increase of response times that the audit finds and the harm estimate does not contain. It is subtracted from the bound
 //! on harm.
 //!
-//! The intervals that the audit reports cover all pairs of windows. This increase changes the scheduling, and loads change, so
-//! old pairs are forgotten. They are forgotten even if new pairs have no requests, until only the prior is left.
+//! The [audit](super::audit) compares pairs of time windows, with and without background work (or scheduling). The intervals that
+//! it reports weigh all pairs since its comparisons began. This increase changes the scheduling, and loads change, so old pairs
+//! are forgotten here. Each new pair fades them even if it has no requests, until only the prior of [`Increase::off`] is left.
 
 use super::sequence::Sequence;
 
@@ -16,7 +17,8 @@ pub(super) const WHOLE_PPM: u64 = 1_000_000;
 /// and some hours at fifty requests a second.
 const PAIRS_REMEMBERED: u32 = 256;
 
-/// The difference of response times between windows of two kinds that the harm estimate does not contain, over the last pairs.
+/// The difference of response times between windows of two kinds, over the last pairs of windows, less the harm that the estimate
+/// charges.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Uncharged {
     differences: Sequence,
@@ -39,7 +41,7 @@ impl Uncharged {
         self.untreated += untreated * weight;
     }
 
-    /// Returns the increase, if anything is known.
+    /// Returns the increase of response times; `None` before the first pair.
     pub fn increase(&self) -> Option<Increase> {
         let base = self.untreated / self.differences.weight();
         let relative = |of: f64| of / base;

@@ -142,7 +142,7 @@ impl Core {
         Adoption { drive: Arc::clone(&self.drive), config: self.config }
     }
 
-    /// Checks a foreground request, and returns it with its place on the drive.
+    /// Checks a foreground request, and returns it with its position on the drive.
     fn check(&self, now: Instant, request: Request) -> Result<Pending, SubmitError> {
         let Request { id, range, .. } = request;
         let capacity = self.drive.layout().capacity();

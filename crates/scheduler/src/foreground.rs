@@ -1,4 +1,4 @@
-//! The foreground: waiting requests, and their places.
+//! The foreground: waiting requests, and their positions on the drive.
 
 use model::{DriveModel, Piece, Position, Track};
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId, SessionId};
@@ -20,14 +20,14 @@ pub struct Request {
     pub range: LbnRange,
 }
 
-/// A request in the pool, with the place of its first piece.
+/// A request in the pool, with the position of its first piece.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
     /// The request.
     pub request: Request,
     /// The arrival time.
     pub arrived: Instant,
-    /// The place in the order of arrival.
+    /// The request's rank in the order of arrival.
     pub sequence: u64,
     /// The first piece.
     pub piece: Piece,

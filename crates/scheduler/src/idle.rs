@@ -263,7 +263,7 @@ impl Idle {
         }
     }
 
-    /// Resets the patience if the estimate has fallen.
+    /// Resets the patience if the estimate has fallen to half of the bound.
     pub fn settle(&mut self, config: &IdleTime) {
         if self.level(config) == Level::Low {
             self.patience = FIRST_PATIENCE;

@@ -153,8 +153,8 @@ impl Background {
         urgent
     }
 
-    /// Records that a record of the session was handed to its client or withdrawn. Returns whether it was the session's
-    /// last.
+    /// Notes that a record of the session was handed to its client or withdrawn. Returns whether that was the session's last
+    /// record.
     pub fn handed_over(&mut self, session: SessionId) -> bool {
         self.share(session).is_ok_and(|s| {
             s.undelivered -= 1;

@@ -17,9 +17,9 @@ pub(crate) struct Share {
     pub id: SessionId,
     pub priority: Priority,
     pub suspended: bool,
-    /// Whether a write completes the session's reads of the same place; false for a scrubber.
+    /// Whether a write completes the session's reads of the same sectors; false for a scrubber.
     pub writes_serve_reads: bool,
-    /// Whether a background write completes the session's pending writes of the same place.
+    /// Whether a background write completes the session's pending writes of the same sectors.
     pub writes_serve_writes: bool,
     /// The number of blocks whose records the client has not received.
     pub undelivered: u64,

@@ -56,7 +56,7 @@ impl Background {
 /// A run of blocks to be written without a hole between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteRun {
-    /// The sectors of the whole blocks.
+    /// The sectors of the run's blocks, parts included that are already written.
     pub window: Window,
     /// The number of sectors that are to be written.
     pub sectors: u32,
@@ -75,7 +75,7 @@ impl Span {
     }
 }
 
-/// The sectors that are written, and the blocks that contain them.
+/// The sectors of a run that are to be written, and the sectors of the blocks that contain them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     written: Span,

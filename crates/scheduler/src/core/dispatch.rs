@@ -44,7 +44,7 @@ impl Core {
         Some(UnderWay { until, work: JobWork::Probe(job) })
     }
 
-    /// Promotes blocks again that were under way and have become wanted again.
+    /// Promotes again those promoted blocks that were under way and have become wanted again.
     pub(super) fn promote_again(&mut self) {
         for PromotedBlock { session, range } in self.background.take_urgent() {
             // A session that has been closed since then wants nothing.

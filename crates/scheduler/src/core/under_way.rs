@@ -82,7 +82,8 @@ pub(super) struct Approach {
     pub wait: Rotation,
     /// The rotation of the whole piece.
     pub span: Rotation,
-    /// The number of sectors that have passed at the arrival, if the drive may begin in the middle: zero-latency access.
+    /// The number of the piece's sectors that have passed at the arrival, if the drive may begin in the middle: zero-latency
+    /// access.
     pub missed: Option<u32>,
 }
 

@@ -40,7 +40,7 @@ const READS_PER_FREQUENT_HIT: u32 = 16;
 /// The position of a read relative to data that the foreground has read or written before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
-    /// Within the same data.
+    /// Within the earlier data.
     Same,
     /// After the first sector of the data, on the track of their last sector.
     Behind,

@@ -278,7 +278,7 @@ mod tests {
         Issuer::new(source, Arrival::Recorded { scale: 1.0 }, Instant::ZERO, seed).unwrap()
     }
 
-    /// Returns Poisson arrivals that keep a server busy for a part of its time.
+    /// Returns Poisson arrivals that keep a server busy for the given part of its time.
     fn open(part: f64) -> Arrival {
         Arrival::Poisson { rate: part / SERVICE.as_secs_f64() }
     }

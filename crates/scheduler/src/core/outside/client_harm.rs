@@ -21,7 +21,7 @@ use units::{Duration, Instant};
 /// the true delay.
 const REQUESTS_COUNTED_MAX: u32 = 2_048;
 
-/// The maximum of separate losses of the head; with more, the two oldest are joined.
+/// The maximum of separately counted losses of head time; with more, the two oldest are joined.
 const LOSSES_MAX: usize = 256;
 
 /// Requests that wait.

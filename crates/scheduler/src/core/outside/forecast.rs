@@ -246,9 +246,9 @@ pub(super) struct HeldBack(u32);
 /// The minimum of sectors of a read from which the delay is learned.
 const READ_SECTORS_MIN: u64 = 16;
 
-/// The step by which the estimate rises after a read that was later.
+/// The step by which the estimate rises after a read whose delay exceeds it.
 const STEP_65536THS: u32 = 65_536 / 32;
-/// The number of reads that were not later after which the estimate has fallen by one such step: so 99% are not later.
+/// The number of reads with no longer delay after which the estimate has fallen by one such step: so 99% do not exceed it.
 const STEPS_DOWN_PER_STEP_UP: u32 = 99;
 
 impl HeldBack {

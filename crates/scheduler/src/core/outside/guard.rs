@@ -97,7 +97,7 @@ pub(super) struct Guard {
     recent: HarmTally,
     /// The time by which requests were delayed on purpose for detours.
     spent: Duration,
-    /// The number of wanted sectors of detours.
+    /// The number of wanted sectors that detours have yielded.
     sectors: u64,
     /// Commands since the last update of the margins.
     accounted: u32,
@@ -194,7 +194,7 @@ impl Guard {
         let mut soon = self.recent;
         soon.add(Duration::ZERO, Duration::ZERO, Lateness { client: owed, head: 0 });
         let harm = soon.worse();
-        // The bound is a share of the time without the harm.
+        // The bound is a share of the time that the foreground would have taken without the harm.
         let time = harm.foreground.saturating_sub(harm.net()).max(HARM_TIME_MIN).as_nanos();
         let bound = u128::from(time) * u128::from(harm_ppm) / 1_000_000;
         if !self.trusted {

@@ -135,7 +135,7 @@ impl Core {
             return;
         }
         if !outside.predicts() {
-            // The request's completion will show the cost.
+            // The request's completion will show the cost of the idle work before it.
             self.idle.visited(job.pending.position().cylinder);
             return;
         }

@@ -221,7 +221,7 @@ mod tests {
         assert!(COMMON_MARGIN_MAX - margins.of(Some(7), start) < Duration::from_micros(1));
         (0..400).for_each(|_| margins.steer(&LEARNED, 0, 10_000));
         assert!(margins.of(Some(7), start) < Duration::from_micros(40));
-        // Between the two limits, the margin grows with the harm.
+        // From half of the bound to all of it, the margin grows with the harm.
         let of = |share| {
             let mut margins = margins.clone();
             (0..100).for_each(|_| margins.steer(&LEARNED, share, 10_000));

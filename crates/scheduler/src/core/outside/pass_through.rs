@@ -219,7 +219,7 @@ impl Outside {
     /// Sets the head's position after a command that was not predicted.
     fn believe_place(&mut self, drive: &DriveModel, now: Instant, order: &Order) {
         if self.reports(order.command.op) {
-            // The head may go to the cached write's place at any time from now on.
+            // The head may go to the cached write's cylinder at any time from now on.
             self.base.behind = None;
             return;
         }

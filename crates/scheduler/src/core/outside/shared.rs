@@ -29,7 +29,7 @@ pub(super) struct Shared {
     sectors: [u64; 2],
     /// Harm, as shares of the foreground's time in ppm.
     cost_ppm: [u32; 2],
-    /// The quarters of the bound that are reserved for each.
+    /// The quarters of the bound that are reserved for detours and for idle time.
     quarters: [u32; 2],
     /// Whether each has exceeded its reserved part and leaves the rest of the bound to the other.
     yields: [bool; 2],

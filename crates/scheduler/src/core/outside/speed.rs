@@ -34,12 +34,12 @@ pub(super) struct Speed {
     spread: [f64; 3],
     /// The variance of a completion's error.
     noise: f64,
-    /// The maximal error of the speed.
+    /// The largest difference of the speed from the profile's, as a fraction.
     most: f64,
 }
 
 impl Speed {
-    /// Returns the estimate for a speed with a maximal error of the fraction `most`.
+    /// Returns the initial estimate of a speed that differs from the profile's by at most the fraction `most`.
     pub fn new(most: f64) -> Self {
         let noise = COMPLETION_ERROR_S * COMPLETION_ERROR_S;
         Self { ahead: 0.0, rate: 0.0, spread: [noise, 0.0, most * most / 4.0], noise, most }

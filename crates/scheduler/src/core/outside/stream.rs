@@ -44,7 +44,7 @@ const AMPLIFICATION_MAX: u64 = 8;
 
 /// The number of reads after which half of the counts is discarded, so that old ones are forgotten.
 const READS_COUNTED_MAX: u64 = 512;
-/// The minimum of reads for an estimate; with fewer the estimate is chance.
+/// The minimum of reads for an estimate of the amplification; with fewer the estimate is chance.
 const READS_MIN: u64 = 32;
 
 /// The amplification that is assumed with fewer reads than [`READS_MIN`].
@@ -59,8 +59,8 @@ const HELD_WRITES_MAX: u64 = 128;
 /// If at least one read in this number finds no other request, idle time is enough and gaps are not needed.
 const READS_PER_UNQUEUED_MAX: u64 = 5;
 
-/// The arm leaves its place for idle work after a silence (a time without foreground requests) of this many times the mean
-/// silence. With random arrivals one silence in 22,000 is longer, so few requests find the arm elsewhere.
+/// The arm leaves its position for idle work elsewhere after a silence (a time without foreground requests) of this many times
+/// the mean silence. With random arrivals one silence in 22,000 is longer, so few requests find the arm elsewhere.
 const ELSEWHERE_SILENCE_RATIO: u64 = 10;
 
 /// Streams count as unsuccessful if they begin in at most one in this number of the silences in which they could.
@@ -87,7 +87,7 @@ const CHARGED_REVOLUTIONS_MAX: u64 = 2;
 /// The state of streams, and estimates of the requests that they meet.
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
-    /// The place at which the next command begins, if the head is still there.
+    /// The position at which the next command begins, if the head is still there.
     next: Option<ReadAheadPosition>,
     /// When the sectors of the next command have passed, if the command waits for that.
     due: Option<Instant>,
@@ -116,7 +116,7 @@ pub(super) struct Streams {
     goes_on: bool,
 }
 
-/// The place at which a head reads ahead.
+/// The position of a head that reads ahead.
 #[derive(Clone, Copy, Debug)]
 struct ReadAheadPosition {
     lbn: Lbn,

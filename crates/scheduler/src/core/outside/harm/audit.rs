@@ -425,7 +425,7 @@ mod tests {
         /// The error of the forecast head time, as a fraction.
         wrong: f64,
         noise: Noise,
-        /// The share of requests in on windows that lose a revolution.
+        /// In on windows, the share of requests that lose a revolution.
         lost: f64,
         /// The number of requests behind such a request that each lose a revolution too, even in the next window.
         lingers: u32,

@@ -45,7 +45,7 @@ pub(crate) fn barren<'a>(bounds: impl Iterator<Item = &'a Bounds>, group: u32, b
 
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
-    /// The bound of each track plus one, or zero while it is unknown. The largest number stands for all numbers above, too.
+    /// The bound of each track plus one, or zero while it is unknown. The largest value stands for all larger bounds, too.
     tracks: Vec<u16>,
     /// The bound of each cylinder's best track plus one, or zero while it is unknown.
     cylinders: Vec<u32>,

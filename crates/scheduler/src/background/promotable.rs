@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(requests, [Urgent { op: Op::Read, range: range(100, 80), blocks: 8 + 8 + 16 }]);
     }
 
-    /// A list of the five thousand million blocks would not fit into memory.
+    /// A list of all five thousand million blocks of the task would not fit into memory.
     #[test]
     fn all_of_20_tb_is_promoted_and_withdrawn_by_runs() {
         let drive = DriveModel::from_profile(&builtin::find("nearline-20tb").unwrap()).unwrap();

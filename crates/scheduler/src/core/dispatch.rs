@@ -185,7 +185,7 @@ impl Core {
                 purpose: Purpose::Foreground,
             };
             if let Some(missed) = approach.missed {
-                // Zero-latency access: the tail now, the front part after most of a revolution.
+                // Zero-latency access: the piece's tail now, its front part after most of a revolution.
                 self.accesses.push(access(piece.sector + missed, piece.len - missed));
                 at = approach.rear_end(&drive);
                 self.arrived(piece.track, approach.track.into());

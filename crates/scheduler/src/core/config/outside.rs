@@ -217,8 +217,8 @@ pub struct OutsideConfig {
     /// soon as the drive has room.
     pub late_choice: bool,
     /// Whether a request within which the head would arrive may wait for its first sector, with a detour in the revolution
-    /// before: a zero-latency drive would transfer the tail at once and be idle for the rest of that revolution. The request
-    /// is late by its tail. If the tail takes more than an eighth of a revolution, the gap is not used.
+    /// before: a zero-latency drive would transfer the request's tail at once and be idle for the rest of that revolution. The
+    /// request is late by its tail. If the tail takes more than an eighth of a revolution, the gap is not used.
     pub in_order: bool,
     /// Whether the unused part of the harm bound is spent: a request waits one more revolution if a detour in that revolution
     /// yields more than most such detours would. The foreground is slower by at most the bound; without a bound nothing is spent.

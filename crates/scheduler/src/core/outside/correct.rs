@@ -90,7 +90,7 @@ impl MoveCounts {
         let place = |edge: usize| (edge as i64 - BINS_PER_SIDE) * BIN_NS;
         let present = (now.div_euclid(BIN_NS) + BINS_PER_SIDE).clamp(0, 2 * BINS_PER_SIDE) as usize;
         let all: i64 = self.bins.iter().map(|bin| i64::from(bin.all)).sum();
-        // An arrival before the first edge is contradicted by each head that was not ready.
+        // An arrival before the first bin is contradicted by each head that was not ready.
         let mut against: i64 = self.bins.iter().map(|bin| i64::from(bin.all - bin.ready)).sum();
         let mut best = (against, 0);
         let mut against_present = against;
@@ -109,7 +109,7 @@ impl MoveCounts {
         let clear = gained >= LEAD_COMPLETIONS_MIN
             && gained * gained >= LEAD_DEVIATIONS_MIN * LEAD_DEVIATIONS_MIN * chance
             && between.len() >= EQUAL_CORRECTIONS_BINS_MAX;
-        // At either end the true arrival is outside the range.
+        // If the best arrival is at either end of the bins, the true arrival is outside them.
         let inside = best.1 > 0 && best.1 < self.bins.len();
         (clear && inside && best.0 * COMPLETIONS_PER_CONTRADICTION_MIN <= all).then(|| place(best.1))
     }

@@ -159,7 +159,7 @@ impl Outside {
     }
 
     /// Returns the platter time at which the data of a read had crossed the bus, given the completion at the host. The overhead
-    /// of the completion after that does not delay other data.
+    /// of the completion after that does not delay the data of other commands.
     pub(super) fn crossed(&self, heard: Instant) -> Instant {
         heard.checked_sub(self.config.overheads.after_bus()).unwrap_or_default()
     }

@@ -98,7 +98,7 @@ pub(super) struct Forecast {
     pub in_two_parts: bool,
     /// The time from the arrival to the start of the command's first LBN, even if the tail is transferred first.
     pub wait: Duration,
-    /// The time of the tail, if the head arrives within the command's sectors.
+    /// The time in which the tail of the command's sectors passes, if the head arrives within them.
     pub rear: Duration,
     /// The event that starts the arm, if the arrival depends on the move alone.
     pub set_out: Option<SetOut>,

@@ -282,7 +282,7 @@ mod tests {
             guard.note(true);
         });
         let (request, revolution) = (Duration::from_millis(7), Duration::from_millis(6));
-        // Hundreds of requests arrive at once and wait for seconds; later requests find no other.
+        // Hundreds of requests arrive at once and wait for seconds; later requests find no other waiting.
         for n in 0..400 {
             guard.account(request, request * (n + 1), Lateness::default(), 65_536);
         }

@@ -50,7 +50,8 @@ pub(super) fn forecast(
     let mut done: Option<Forecast> = None;
     let mut at = *from;
     at.free = set_out;
-    // The sectors of the tail, which a zero-latency drive reads first. A request on several tracks is read in order.
+    // The number of sectors in the read's tail, which a zero-latency drive reads first. A request on several tracks is read in
+    // order.
     let mut waiting = 0;
     // The start of the pass of those sectors whose data cross the bus first.
     let mut front = None;

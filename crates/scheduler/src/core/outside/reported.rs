@@ -23,7 +23,8 @@ const UNEXPLAINED_REPORTS_MAX: u32 = 24;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report {
     pub seen: Observation,
-    /// The arrival of the head at the write before, if known; the outer `None` if the reported write did not wait for that one.
+    /// The arrival of the head at the write before, if known; the outer `None` if the reported write did not wait for the write
+    /// before.
     pub before: Option<Option<Came>>,
 }
 

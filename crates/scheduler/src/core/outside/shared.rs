@@ -12,7 +12,8 @@ use crate::idle::Harm;
 /// The quarters of a bound that are reserved for the smaller yield, and for the greater one.
 const RESERVED_QUARTERS: [u32; 2] = [1, 3];
 
-/// The number of foreground requests after which a wait of detours or idle time is judged by the yield of the other.
+/// The number of foreground requests after which a wait of detours or idle time is judged by the yield of the one that it waits
+/// for.
 const JUDGED_WAIT_REQUESTS: u64 = 1_024;
 
 /// The number of foreground requests after a wait in vain during which detours or idle time do not wait again.
@@ -31,13 +32,14 @@ pub(super) struct Shared {
     cost_ppm: [u32; 2],
     /// The quarters of the bound that are reserved for detours and for idle time.
     quarters: [u32; 2],
-    /// Whether each has exceeded its reserved part and leaves the rest of the bound to the other.
+    /// Whether detours, or idle time, have exceeded their reserved part and leave the rest of the bound to the other.
     yields: [bool; 2],
     /// Foreground requests so far.
     requests: u64,
-    /// For each, the number of the request since which it has waited, and the other's wanted sectors at that request.
+    /// For detours and for idle time: the request count since which they have waited, and the other's wanted sectors at that
+    /// time.
     waits_since: [Option<(u64, u64)>; 2],
-    /// For each, the number of the request until which it does not wait.
+    /// For detours and for idle time: the request count until which they do not wait.
     goes_on_until: [u64; 2],
 }
 

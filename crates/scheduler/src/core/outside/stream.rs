@@ -56,7 +56,7 @@ const SKIP_REVOLUTION_DIVISOR: u32 = 16;
 /// The largest number of cached writes that a drive is assumed to hold.
 const HELD_WRITES_MAX: u64 = 128;
 
-/// If at least one read in this number finds no other request, idle time is enough and gaps are not needed.
+/// If at least one read in this number finds no other request that needs the arm, idle time is enough and gaps are not needed.
 const READS_PER_UNQUEUED_MAX: u64 = 5;
 
 /// The arm leaves its position for idle work elsewhere after a silence (a time without foreground requests) of this many times

@@ -427,7 +427,8 @@ mod tests {
         noise: Noise,
         /// In on windows, the share of requests that lose a revolution.
         lost: f64,
-        /// The number of requests behind such a request that each lose a revolution too, even in the next window.
+        /// After a revolution that background work costs, the number of following requests that lose one, too, even in the next
+        /// window.
         lingers: u32,
     }
 

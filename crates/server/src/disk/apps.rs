@@ -10,8 +10,8 @@ use units::{Bytes, Duration, Instant, LbnRange, SessionId};
 /// The calls of a live disk to its application, beside those about blocks. The defaults restrict nothing.
 pub trait DiskHooks: Application {
     /// Returns whether a foreground write has to wait. The disk asks again after the next delivered record and the next
-    /// call ([`Disk::call`](super::Disk::call)). A snapshot promotes the blocks that it still has to read, and returns
-    /// true until it has them.
+    /// call ([`Disk::call`](super::Disk::call)). An application with a snapshot makes foreground work of its reads of
+    /// the old blocks under the write, and returns true until it has them.
     fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
         let _ = (sessions, range);
         false
@@ -128,15 +128,15 @@ pub trait DiskHooks: Application {
         let _ = (session, bytes, when);
     }
 
-    /// Returns whether all writes reported so far have to be flushed. The disk asks after each call and each record,
-    /// unless a flush for this application is in flight. For each `true` the disk calls [`flushed`](Self::flushed)
-    /// once.
+    /// Returns whether all writes that the disk has reported to the application have to be flushed. The disk asks after
+    /// each call and each record, unless a flush for this application is in flight. For each `true` the disk calls
+    /// [`flushed`](Self::flushed) once.
     fn wants_flush(&mut self) -> bool {
         false
     }
 
-    /// Called when all writes reported before the flush was [wanted](Self::wants_flush) are on the medium, or the
-    /// device has failed.
+    /// Called when all writes that the disk reported to the application before the flush was
+    /// [wanted](Self::wants_flush) are on the medium, or the device has failed.
     fn flushed(&mut self, sessions: &mut dyn Sessions, result: Result<(), &Failure>) {
         let _ = (sessions, result);
     }
@@ -279,7 +279,7 @@ impl<A: DiskHooks> Apps<A> {
         again
     }
 
-    /// Reports promoted bytes to the owner of the session.
+    /// Reports to the owner of a session that a foreground command has read or written promoted blocks.
     pub fn promoted(&mut self, session: SessionId, part: LbnRange, took: Duration) {
         if let Some(background) = self.background_of(session) {
             background.promoted(session, part, took);

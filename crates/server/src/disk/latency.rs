@@ -14,7 +14,7 @@ pub const BOUNDS_US: [u64; 16] = [
 /// A distribution of times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
-    /// The number of times.
+    /// The number of recorded times.
     pub count: u64,
     /// The sum of all times, in microseconds.
     pub sum_us: f64,
@@ -28,7 +28,7 @@ pub struct Latency {
     pub p999_us: f64,
     /// The longest time, in microseconds.
     pub max_us: f64,
-    /// The number of times up to each of [`BOUNDS_US`].
+    /// For each of [`BOUNDS_US`], the number of recorded times that are not longer.
     pub buckets: Vec<u64>,
 }
 

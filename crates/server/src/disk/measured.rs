@@ -3,7 +3,7 @@
 use scheduler::{AuditArm, AuditReport, AuditWindow, Interval};
 use serde::Serialize;
 
-/// The requests in all windows of one kind.
+/// The requests in all time windows of one kind, for example of those with background work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct MeasuredArm {
     /// The number of windows.
@@ -50,16 +50,17 @@ pub struct Measured {
     pub plain: MeasuredArm,
     /// Windows of the disk alone: without background work, and with requests in the drive's own order.
     pub through: MeasuredArm,
-    /// The number of pairs of windows that are still needed for `background` and for `order`.
+    /// The number of window pairs that must still be compared before `background` is known, and before `order` is.
     pub pairs_missing: [u64; 2],
     /// The increase by background work: `on` against `plain`.
     pub background: Option<MeasuredShare>,
     /// The increase by the order in which requests are sent: `plain` against `through`.
     pub order: Option<MeasuredShare>,
-    /// The upper bound on the increase of the mean response time, with 95% confidence at all times since the first
-    /// interval.
+    /// The upper bound on the increase of the mean response time, with 95% confidence at all times since a bound was
+    /// first known.
     pub bound: Option<f64>,
-    /// The increase that the estimate of harm does not include. It is subtracted from the bound on harm.
+    /// The increase of the mean response time that the estimate of harm does not include. It is subtracted from the
+    /// bound on harm.
     pub unaccounted: Option<f64>,
     /// The kind of the current window: `on`, `plain` or `through`.
     pub window: &'static str,

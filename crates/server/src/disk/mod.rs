@@ -156,8 +156,8 @@ pub struct Disk<D, A = NoApp> {
     answers: VecDeque<Answer>,
     /// Whether one of the answers is to a foreground request.
     answers_foreground: bool,
-    /// Whether the core's choice of background work is postponed until the answers have been taken, so that they are
-    /// not delayed by it.
+    /// Whether the core chooses background work only after the answers have been taken, so that the choice does not
+    /// delay them.
     chooses_later: bool,
     /// Whether the application knows that writes are in flight.
     changing: bool,

@@ -50,7 +50,7 @@ type ReadingCallback = Box<dyn FnOnce(ReadingResult) + Send>;
 struct HostReading {
     reading: Reading,
     tell: ReadingCallback,
-    /// The command at the device, and when the command was sent.
+    /// The command of this reading and when it was sent, if the core has permitted it.
     sent: Option<(CommandId, Instant)>,
     /// Whether the device has answered another command since the reading was sent.
     disturbed: bool,

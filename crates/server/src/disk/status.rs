@@ -62,7 +62,7 @@ pub struct PredictionStatus {
 /// The harm of background work: the time that it took from the foreground.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct HarmStatus {
-    /// The foreground's time at the head, in microseconds.
+    /// The time for which the head served the foreground, in microseconds.
     pub foreground_us: f64,
     /// The total delay of requests that background work made late, in microseconds. The lead of early requests is not
     /// subtracted.
@@ -205,7 +205,7 @@ pub(super) struct Counters {
     timed_out: u64,
     bytes: [u64; 2],
     space: BackgroundBytes,
-    /// The end of the last command.
+    /// When the last command ended.
     until: Instant,
     /// The device's time for requests, for background work in gaps and in idle time, and for other commands.
     spent: [Duration; 4],

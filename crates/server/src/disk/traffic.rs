@@ -155,7 +155,8 @@ impl<D: Device, A: DiskHooks> Disk<D, A> {
             }
         };
         let outcome = failure.as_ref().map_or(Outcome::Done, |f| Outcome::NoData(blamed(f, command)));
-        // A failure of an earlier command was that of a request or block merged with this request.
+        // This also replaces the failure of an earlier command, which a request or block merged with this one had
+        // caused.
         if let Some(request) = seq.and_then(|seq| self.requests.get_mut(seq)) {
             request.failure = failure;
         }

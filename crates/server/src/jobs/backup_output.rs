@@ -56,8 +56,8 @@ impl BackupOutput {
         Self { header, present, kept, out: Vec::new(), ending: false, ended: false }
     }
 
-    /// Records that a block has been kept: later reads of the block may be newer than the backup's instant, and are
-    /// ignored.
+    /// Records that a block's old content has been kept: later reads of the block may be newer than the backup's
+    /// instant, and are ignored.
     pub fn keep(&mut self, block: u64) {
         self.kept.insert(block);
     }
@@ -67,7 +67,7 @@ impl BackupOutput {
         std::mem::take(&mut self.out)
     }
 
-    /// Returns whether all blocks have been put.
+    /// Returns whether the backup has put out all blocks.
     pub fn is_ending(&self) -> bool {
         self.ending
     }
@@ -87,7 +87,7 @@ impl Output for BackupOutput {
         if !self.kept.contains(block) {
             let mut bytes = bytes.to_vec();
             if !bytes.is_empty() {
-                // The disk's last block may be shorter than the format's.
+                // The disk's last block may be shorter than a block of the image.
                 bytes.resize(self.header.block_bytes(), 0);
             }
             self.out.push(OutputBlock { block, bytes, bad: bad.to_vec() });

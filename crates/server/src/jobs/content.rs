@@ -80,7 +80,7 @@ impl Contents {
         self.go_on(cx);
     }
 
-    /// Takes the sum of a block of the scrub that was read whole.
+    /// Takes the sum of a block that the scrub has read whole.
     pub fn read(&mut self, cx: &mut Context<'_>, block: u64, sum: u32) {
         match cx.writes.is_quiet(self.first + block) || !self.ready {
             true => self.waiting.push((self.first + block, sum)),

@@ -61,7 +61,7 @@ pub(crate) struct Bad {
 }
 
 impl Bad {
-    /// Adds sectors of the block that begins at `home`.
+    /// Adds bad sectors of the block that begins at `home`, given as offsets from there.
     pub fn note(&mut self, home: Lbn, sectors: &[u32]) {
         for lbn in sectors.iter().map(|s| home.get().saturating_add(u64::from(*s))) {
             if self.lbns.len() < LISTED_BAD_SECTORS_MAX {
@@ -85,14 +85,14 @@ pub(crate) struct Copies {
     /// For each request to keep a block that is not done yet, when the request was made, in time that the daemon has
     /// run.
     keeping: VecDeque<Duration>,
-    /// The number of acknowledged records of the kept file.
+    /// The number of records in the kept file, one for each kept block, that are durable.
     records: u64,
     pub bad: Bad,
 }
 
 impl Copies {
-    /// Begins at the instant of the call, or continues from the figures in the journal if `begun`. Requests the opening
-    /// of the kept file; the caller passes its blocks to [`opened`](Self::opened).
+    /// Begins to keep the blocks as they are at the instant of the call, or continues from the figures in the journal
+    /// if `begun`. Requests the opening of the kept file; the caller passes its blocks to [`opened`](Self::opened).
     pub fn begin(cx: &mut Context<'_>, header: Header, room: Budget, begun: bool, before: &Figures) -> Self {
         let records = if begun { before.records } else { 0 };
         cx.kept(FileOp::OpenKept { header, room, begun, records });
@@ -193,12 +193,13 @@ impl Copies {
         Ok(true)
     }
 
-    /// Returns whether a record is of a block that is being read to be kept.
+    /// Returns whether the core reports in `record` a block that is being read to be kept.
     pub fn is_of(&self, record: &Record) -> bool {
         self.priority_reader.is_of(record)
     }
 
-    /// Takes a record of a block that was read to be kept. Returns the block if it is complete and is now being kept.
+    /// Takes the core's record of a block that was read to be kept. Returns the block if it is complete and is now
+    /// being kept.
     ///
     /// # Errors
     /// A block cannot be kept.

@@ -81,7 +81,7 @@ pub(crate) enum Stage {
 /// The progress of a task, for the journal.
 pub(crate) struct DurableProgress {
     pub figures: Figures,
-    /// The job's own record, from which a restarted daemon continues the job.
+    /// The job's own data, from which a restarted daemon continues the job.
     pub saved: Vec<u8>,
 }
 
@@ -203,7 +203,7 @@ pub(crate) trait Job: Send {
     /// Pauses or resumes the job.
     fn pause(&mut self, cx: &mut Context<'_>, paused: bool);
 
-    /// Tries the operation again that blocked the job.
+    /// Tries again the operation whose failure blocked the job.
     fn retry(&mut self, cx: &mut Context<'_>);
 
     /// Called each half second.

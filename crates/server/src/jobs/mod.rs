@@ -88,7 +88,7 @@ fn header(cx: &Context<'_>, asked: &Begin<'_>, block: units::Sectors) -> Header 
     }
 }
 
-/// The two kinds of copies.
+/// The output of a copy of the disk: a backup's image file, or a replica.
 enum CopyKind<'a> {
     /// An image file, which may hold only the differences from the images `since`.
     Image {

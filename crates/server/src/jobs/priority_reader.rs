@@ -85,12 +85,12 @@ impl PriorityReader {
         Ok(())
     }
 
-    /// Returns whether a record is of this reader's session.
+    /// Returns whether a record of the core is for this reader's session.
     pub fn is_of(&self, record: &Record) -> bool {
         self.session == Some(record.session)
     }
 
-    /// Takes a record of this reader's session. Returns the block when all of the block has arrived.
+    /// Takes a record of the core for this reader's session. Returns the block when all of the block has arrived.
     pub fn done(
         &mut self,
         cx: &mut Context<'_>,

@@ -18,27 +18,27 @@ use std::ops::Range;
 use std::path::PathBuf;
 use units::{LbnRange, Op, Sectors};
 
-/// The most calls of the core in one step of the start. So many calls take some milliseconds (`cargo run --release -p
+/// The most calls to the core in one step of the start. They take some milliseconds (`cargo run --release -p
 /// freeblock-apps --example reorganize_start`). Fewer under test, so that small plans also begin in many steps.
 const CALLS_MAX: usize = if cfg!(test) { 5 } else { 1 << 12 };
 
 /// The most bytes of blocks that are between two places, unless bad sectors require more.
 const STAGING_BYTES: u64 = 16 << 20;
 
-/// The task's record in the journal of an older version, whose copies of plans do not name the task: the saved state
-/// must exist.
+/// A task's progress in the journal if an older version wrote it, whose copies of plans do not name the task: the saved
+/// state must exist.
 const BEGUN_UNNUMBERED: &[u8] = &[1];
-/// The record of a task that is over.
+/// The progress in the journal of a task that is over.
 const OVER: &[u8] = &[2];
-/// The record of a task whose saved state must exist, with a copy of the plan that names the task.
+/// The progress in the journal of a task whose saved state must exist, with a copy of the plan that names the task.
 const BEGUN: &[u8] = &[3];
 
-/// Returns whether the copy of the plan and the saved state of a task with this record must exist.
+/// Returns whether a task with this progress in the journal must have a copy of the plan and a saved state.
 pub(crate) fn has_files(saved: &[u8]) -> bool {
     [BEGUN, BEGUN_UNNUMBERED].contains(&saved)
 }
 
-/// The mark of the request to write the map, which is the last request of a task.
+/// The number (mark) of the request to write the map of where each block is, the last request of a task.
 const MAP_MARK: u64 = u64::MAX;
 
 /// The changes of the reorganiser's state whose write is not requested yet, each with whether it replaces the file.
@@ -61,7 +61,7 @@ impl Nvram for UnsavedState {
     }
 }
 
-/// A place that must not be overwritten before the saved state is durable up to a mark.
+/// An LBN range that must not be overwritten before the write of the saved state with the number `mark` is durable.
 struct Gate {
     place: LbnRange,
     mark: u64,
@@ -74,23 +74,23 @@ pub(crate) struct Reorganize {
     staging: u64,
     /// Whether the journal says that the saved state exists. Before that no block is overwritten.
     begun: bool,
-    /// Whether the journal's record is of an older version, whose copies of plans do not name the task.
+    /// Whether an older version wrote the progress in the journal; its copies of plans do not name the task.
     unnumbered: bool,
     /// The task's random number.
     number: u64,
     /// Whether a block may have been overwritten.
     overwritten: bool,
-    /// The places that the plan touches, in order; `None` until the plan is read.
+    /// The LBN ranges that the plan's moves touch, in order; `None` until the plan is read.
     places: Option<Vec<Range<u64>>>,
-    /// The plan, while the task waits for the end of earlier requests at the plan's places.
+    /// The plan, while the task waits for the end of clients' earlier requests in the plan's LBN ranges.
     opened: Option<Box<Prepared>>,
     machine: Option<Reorganizer<UnsavedState>>,
     gates: VecDeque<Gate>,
-    /// The progress at each mark that is not durable yet.
+    /// For each write of the saved state that is not durable yet, its number and the progress at that write.
     marks: VecDeque<(u64, Progress)>,
     mark: u64,
     durable: u64,
-    /// The number of acknowledged records of the saved state.
+    /// The number of records in the file of the saved state that are durable.
     records: u64,
     progress: Progress,
     /// Writes that the disk may have only in its cache.
@@ -104,14 +104,14 @@ pub(crate) struct Reorganize {
     mapping: Option<String>,
     over: bool,
     unsaved: bool,
-    /// The records that [`Job::save`] returned and that are not in the journal yet.
+    /// The job's data that [`Job::save`] returned and that is not in the journal yet.
     handed: VecDeque<&'static [u8]>,
     block_bytes: u64,
     last: Figures,
 }
 
 impl Reorganize {
-    /// Begins the reorganisation, or continues from the record `saved`.
+    /// Begins the reorganisation, or continues from `saved`, the job's data in the journal.
     pub fn begin(
         cx: &mut Context<'_>,
         plan: PathBuf,
@@ -203,7 +203,7 @@ impl Reorganize {
         self.unsaved = true;
     }
 
-    /// Requests the write of the reorganiser's new state. `read` is the place whose content the new state contains.
+    /// Requests the write of the reorganiser's new state. `read` is the LBN range whose content the new state contains.
     fn absorb(&mut self, cx: &mut Context<'_>, read: Option<LbnRange>) {
         let Some(machine) = &mut self.machine else { return };
         for (bytes, replace) in std::mem::take(&mut machine.nvram_mut().0) {
@@ -245,7 +245,7 @@ impl Reorganize {
             (self.finished, self.unsaved) = (true, true);
             return;
         }
-        // The result is another permutation than requested, so the user gets a map of it.
+        // Some blocks are not where the plan wanted them, so the user gets a map.
         let mut map = String::from("# where it was, sectors, where it is\n");
         for (from, at) in machine.whereabouts() {
             let (first, sectors) = (from.start(), from.len().get());
@@ -313,7 +313,7 @@ impl Job for Reorganize {
             return;
         }
         if record.op == Op::Write {
-            // The reorganiser gets the record after the flush.
+            // The reorganiser gets the record of this write after the flush of the write.
             self.landed.push(*record);
             return;
         }
@@ -474,7 +474,7 @@ impl Job for Reorganize {
         if self.machine.is_none() || !std::mem::take(&mut self.unsaved) {
             return None;
         }
-        // The journal says that the saved state must exist only when that state is durable.
+        // Only when the saved state is durable does the journal say that it must exist.
         let known: &[u8] = match (self.durable, self.finished) {
             (0, _) if !self.begun => &[],
             (_, false) if self.unnumbered => BEGUN_UNNUMBERED,

@@ -2,7 +2,7 @@
 //!
 //! All images are verified before the first block is written. Blocks are read in the order of the images, a bounded
 //! number of bytes ahead (the window). The blocks of a difference are written after all blocks of the image before it,
-//! and not at all if one of those could not be written: written again later, it would overwrite a newer block.
+//! and not at all if one of those could not be written: a later try to write that block would overwrite a newer one.
 
 use super::job::{Context, DurableProgress, Job, Stage};
 use super::landed::Landed;
@@ -44,7 +44,7 @@ pub(crate) struct Restore {
     bad_more: u64,
     /// The number of sectors that could not be written. Chunks with such sectors do not count as done.
     unwritten: u64,
-    /// The image that the last of these sectors belongs to.
+    /// The image with the last sector that could not be written.
     unwritten_image: Option<usize>,
     /// Whether the images have a block for each sector of the disk.
     whole: bool,
@@ -184,7 +184,7 @@ impl Restore {
                 match cx.sessions.write(session, range, range.len(), Parameter(chunk.number)) {
                     Ok(task) => tasks.push(task),
                     Err(error) => {
-                        // Register the whole chunk or nothing.
+                        // The chunk is registered whole or not at all: withdraw its tasks.
                         tasks.into_iter().for_each(|task| {
                             let _ = cx.sessions.abort(task);
                         });

@@ -31,7 +31,7 @@ pub(crate) struct CopyTask {
     claimed: bool,
     flush: InstantFlush,
     backup: Option<Backup<InPlaceProvider, BackupOutput>>,
-    /// The blocks that are safe from clients' writes: those kept, and those in the target according to the journal.
+    /// The blocks that clients may overwrite: those kept, and those in the target according to the journal.
     copies: Copies,
     /// Blocks that are durably in the target or in the kept file.
     durable: BlockSet,
@@ -58,7 +58,7 @@ pub(crate) struct CopyTask {
 }
 
 impl CopyTask {
-    /// Begins at the instant of the call, or continues after a restart.
+    /// Begins to copy the disk as it is at the instant of the call, or continues after a restart.
     pub fn begin(cx: &mut Context<'_>, target: ImageTarget, room: Budget, before: &Figures) -> Self {
         let (blocks, claimed) = (target.header.shape.blocks, !target.fresh);
         let copies = Copies::begin(cx, target.header, room, claimed, before);
@@ -178,7 +178,8 @@ impl CopyTask {
     fn target_done(&mut self, cx: &mut Context<'_>, result: FileResult) {
         match result {
             FileResult::Opened { present, saved } => {
-                // The blocks found count as safe only when the journal has their number: then a later loss is noticed.
+                // The blocks found in the target may be overwritten on the disk only when the journal has their count,
+                // so that a later loss is noticed.
                 let mut blocks = Vec::new();
                 present.for_each(0, present.blocks(), |block| {
                     self.durable.insert(block);
@@ -341,7 +342,8 @@ impl Job for CopyTask {
     fn retry(&mut self, cx: &mut Context<'_>) {
         match self.trouble.clone() {
             Some((_, true)) => {
-                // The target is checked against the task's own record, from which a replica also continues.
+                // The target is checked against `saved`, the job's data in the journal, from which a replica also
+                // continues.
                 self.target.saved = self.saved.clone();
                 let target = Box::new(self.target.clone());
                 cx.target(FileOp::Open(target));
@@ -393,8 +395,8 @@ impl Job for CopyTask {
     }
 
     fn save(&mut self) -> Option<DurableProgress> {
-        // Until both files are open, fewer blocks are known than before the restart. A claim says that both files
-        // exist.
+        // Until the target and the kept file are open, fewer blocks are known than before the restart. The first
+        // progress in the journal says that both files exist.
         self.known |= self.opened.0.is_some() && self.opened.1.is_some();
         let is_claim = !self.claimed;
         if !self.known || is_claim && self.flush != InstantFlush::Done || !std::mem::take(&mut self.unsaved) {

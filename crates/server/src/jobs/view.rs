@@ -56,7 +56,8 @@ pub(crate) struct View {
     /// The flush at the instant, and again after each start of the daemon: a write that was in flight when the last
     /// daemon ended may be in the drive's cache only.
     flush: InstantFlush,
-    /// The number of kept blocks that are being read back, and the mark and block of each that is still to be.
+    /// The number of kept blocks that are being read back, and for each that waits to be, the key in `late` of the read
+    /// block that it completes, and its own number.
     reading_kept: usize,
     to_read: VecDeque<(u64, u64)>,
     /// When the snapshot ends, on the clock that an operator cannot set: the time of day counts only at the daemon's
@@ -69,7 +70,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Begins at the instant of the call, or continues after a restart.
+    /// Begins a snapshot at the instant of the call, or continues it after a restart.
     pub fn begin(
         cx: &mut Context<'_>,
         header: Header,
@@ -142,7 +143,7 @@ impl View {
         let size = record.range.len().bytes(cx.disk.sector_bytes).get();
         let mut bytes = bytes.to_vec();
         bytes.resize(usize::try_from(size).unwrap_or(0), 0);
-        // A sector that is bad now lies in a kept block, which has the bytes.
+        // All bad sectors lie in kept blocks, which have their bytes.
         let record = Record { bad: None, ..*record };
         self.late.insert(self.marks, Late { record, bytes, left: kept.len() });
         self.to_read.extend(kept.into_iter().map(|block| (self.marks, block)));
@@ -159,7 +160,7 @@ impl View {
         }
     }
 
-    /// Replaces a part of the block that was read under this mark by a kept block. Delivers the block when no kept
+    /// Replaces a part of the read block at `mark` in `late` by a kept block. Delivers the read block when no kept
     /// block is missing.
     fn replace(&mut self, cx: &mut Context<'_>, mark: u64, block: u64, bytes: &[u8], bad: &[u32]) {
         let place = self.copies.range(block);
@@ -326,7 +327,7 @@ impl Job for View {
         }
     }
 
-    /// Returns the kept blocks as the blocks that are done.
+    /// Returns the progress, in which the kept blocks count as done.
     fn save(&mut self) -> Option<DurableProgress> {
         let is_claim = !self.claimed;
         if !self.opened || is_claim && self.flush != InstantFlush::Done || !std::mem::take(&mut self.unsaved)

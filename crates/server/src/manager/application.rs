@@ -167,7 +167,7 @@ impl Application for TaskManager {
     fn buffer(&mut self, wanted: &Wanted, into: &mut [u8]) -> bool {
         let owner = self.owners.owner(wanted.session);
         if self.live.values().any(|live| live.job.needs(wanted.range)) {
-            // One entry per block is enough: the core asks again for the block.
+            // No more entries are needed: the core asks again for the bytes of a block that it did not get.
             if self.wanted.len() < LIVE_TASKS_MAX && !self.wanted.contains(&wanted.range) {
                 self.wanted.push(wanted.range);
             }
@@ -178,7 +178,7 @@ impl Application for TaskManager {
         }
         let given = match owner {
             Some(Owner::Task(id)) => self.live.get_mut(&id).is_some_and(|live| live.job.buffer(wanted, into)),
-            // The write of a session waits while a task has the disk, or these blocks, for itself.
+            // A write of a client session waits while a task has the disk, or these blocks, for itself.
             Some(Owner::Client(_))
                 if self.is_taken().is_some() || self.fenced(wanted.range) != Fence::Open =>
             {

@@ -17,13 +17,13 @@ pub(super) struct LoggedBadSectors {
 }
 
 impl LoggedBadSectors {
-    /// Returns the state for a task that continues after a restart. The sectors in `figures` were logged when they were
-    /// found.
+    /// Returns the bad sectors of a task that continues after a restart: those in `figures`, which were logged when
+    /// they were found.
     pub fn before(figures: &Figures) -> Self {
         Self { seen: figures.bad.iter().copied().collect(), lines: 0 }
     }
 
-    /// Returns the new sectors that are to be logged.
+    /// Adds the sectors in `bad`, and returns the new ones that are to be logged.
     fn next(&mut self, bad: &[u64]) -> Vec<u64> {
         let new: Vec<u64> = bad.iter().copied().filter(|lbn| self.seen.insert(*lbn)).collect();
         let named: Vec<u64> = new.into_iter().take(NAMED_SECTORS_MAX - self.lines).collect();

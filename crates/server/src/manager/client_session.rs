@@ -50,7 +50,7 @@ pub(crate) enum ClientSessionError {
     Range(u64, u64),
 }
 
-/// The unfinished part of a task that writes.
+/// The unfinished part of a write task.
 struct OpenPart {
     range: LbnRange,
     block: u64,

@@ -124,11 +124,11 @@ impl TaskManager {
             .extend(std::mem::take(&mut self.ending).into_iter().flat_map(|ending| ending.later));
     }
 
-    /// Requests the removal of the old block contents that backups, replicas and snapshots kept which ended at least
-    /// `least_age` ago: the journal cannot record their ends, and must not block the disk's writes for ever. Without
-    /// these contents a restarted task fails, and a removal needs no space. When it is done, the writes are released.
-    /// Ranges that a restarted restore or reorganisation would overwrite stay blocked, because newer bytes would be
-    /// lost there.
+    /// Requests the removal of the old block contents that an ended backup, replica or snapshot kept, if it ended at
+    /// least `least_age` ago: the journal cannot record the end, and the disk's writes must not wait for ever. Without
+    /// these contents the task fails if it is restarted, and a removal needs no space. After the removal the writes are
+    /// released. Ranges that a restarted restore or reorganisation would overwrite stay blocked, because newer bytes
+    /// would be lost there.
     pub(super) fn end_without_journal(&mut self, least_age: Duration) {
         let ran = self.ran;
         let is_due =
@@ -188,7 +188,7 @@ impl TaskManager {
             let Some(entry) = self.table.get(id).filter(|entry| entry.state == TaskState::Cancelled) else {
                 continue;
             };
-            // A task that is not over may have a file of this name.
+            // A task that is not over may write to a file of this name.
             let named = targets.iter().any(|to| Some(to) == entry.spec.to.as_ref());
             if let Some(file_request) = self.discard(id).filter(|_| !named) {
                 self.file_requests

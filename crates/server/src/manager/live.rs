@@ -31,9 +31,9 @@ pub(super) struct Live {
     /// Bytes read or written in gaps of the foreground, and in idle time.
     pub(super) free_bytes: u64,
     pub(super) idle_bytes: u64,
-    /// The sectors that are done in each part of the disk, for the page.
+    /// The sectors that are done in each part of the disk, for the status page.
     pub(super) rings: Rings,
-    /// The reason why the task could not go on after a resume, while it is paused on request.
+    /// The reason, if any, why the task would be blocked if it were not paused on request.
     pub(super) stuck: Option<String>,
     /// The last logged reason why the task cannot go on, with the number of blocks done then. The task keeps trying,
     /// and a reason is logged once.
@@ -110,7 +110,7 @@ impl TaskManager {
         if what.takes_all() {
             self.alone.insert(id);
             if self.changing {
-                // A write that was accepted before the restore would overwrite restored blocks.
+                // Wait for the clients' writes in flight: they could overwrite restored blocks.
                 self.hushing.push(id);
                 return;
             }
@@ -253,8 +253,8 @@ impl TaskManager {
         }
     }
 
-    /// Records why a task that is paused on request could not go on, and logs the reason once. The reason in the
-    /// journal stays empty, because a pause without a reason counts as requested after a restart.
+    /// Records why a task would be blocked if it were not paused on request, and logs the reason once. The reason in
+    /// the journal stays empty, because a pause without a reason counts as requested after a restart.
     fn set_stuck(&mut self, id: u64, stage: &Stage) {
         let (Some(live), Some(entry)) = (self.live.get_mut(&id), self.table.get(id)) else { return };
         match stage {
@@ -265,7 +265,7 @@ impl TaskManager {
                 }
                 live.stuck = Some(why.clone());
             }
-            // The job is trying again: its result will decide.
+            // The job is trying again: keep the reason until the try has ended.
             Stage::Opening => {}
             _ => live.stuck = None,
         }

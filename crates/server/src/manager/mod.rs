@@ -49,11 +49,11 @@ use units::{Bytes, Duration, Instant, LbnRange};
 pub const LIVE_TASKS_MAX: usize = 64;
 /// The most tasks that are remembered; the oldest of those that are over are dropped.
 pub const REMEMBERED_TASKS_MAX: usize = 1_000;
-/// The least interval between two journal entries with a task's progress. Each byte of the task's own record adds a
-/// microsecond, so that a task writes at most a megabyte a second.
+/// The least interval between two journal entries with a task's progress. Each byte of the job's own data in the entry
+/// adds a microsecond, so that a task writes at most a megabyte a second.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
-/// The most time that counts as running between two ticks, which are half a second apart: after a longer pause the
-/// daemon was stopped, and no answer of a file could arrive.
+/// The most time that counts as running between two ticks, which are half a second apart: a longer interval means that
+/// the daemon was stopped, and that no result of a file operation could arrive.
 const TICK_MAX: Duration = Duration::from_secs(2);
 /// The length up to which a journal is not compacted, because a shorter file would save little.
 const COMPACTED_BYTES_MIN: u64 = 64 << 10;
@@ -69,7 +69,7 @@ pub struct ManagerConfig {
     /// The most bytes of overwritten blocks that all backups, replicas and snapshots of the disk keep in the state
     /// directory.
     pub keep_bytes_max: u64,
-    /// The floor and the memory for clients' reads of snapshots.
+    /// The least service of clients' reads of snapshots (the floor), and the memory to read ahead for them.
     pub background: BackgroundTerms,
     /// A random seed, for the names of images, and of the disk if it has none.
     pub seed: u128,
@@ -421,7 +421,8 @@ impl TaskManager {
         self.settle(sessions, id);
     }
 
-    /// Does the work that is due. Call this each half second. `harm` is the core's estimate of the harm so far.
+    /// Does the work that is due. Call this each half second. `harm` is the core's estimate of how much background work
+    /// has delayed the foreground so far.
     pub fn tick(&mut self, sessions: &mut dyn Sessions, now: Instant, unix_ms: u64, harm: Harm) {
         (self.now, self.unix_ms) = (self.now.max(now), unix_ms);
         self.ran += now.saturating_since(self.ticked).min(TICK_MAX);
@@ -472,7 +473,7 @@ impl TaskManager {
         self.config.disk.read_only = true;
     }
 
-    /// Sets the floor of the snapshots that begin from now on.
+    /// Sets the floor, the least service of reads, of the snapshots that begin from now on.
     #[cfg(test)]
     pub(crate) fn set_floor(&mut self, floor: crate::disk::Floor) {
         self.config.background.floor = Some(floor);
@@ -490,8 +491,8 @@ impl TaskManager {
         self.config.permits = permits;
     }
 
-    /// Returns whether a write of the foreground to `range` has to wait. If so, ask again after the next record, or
-    /// after the next result of a file operation.
+    /// Returns whether a write of the foreground to `range` has to wait. If so, ask again after the core has delivered
+    /// another block, or after the next result of a file operation.
     pub fn hold(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> bool {
         self.hold_until_copied(sessions, range, Copying::Now)
     }

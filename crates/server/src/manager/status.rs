@@ -71,7 +71,7 @@ pub struct TaskStatus {
 /// time may make the next request late, or early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskHarm {
-    /// Time of the foreground at the head while the task ran, in milliseconds.
+    /// The time for which the head served the foreground while the task ran, in milliseconds.
     pub foreground_ms: f64,
     /// The total delay of requests that ended an idle period.
     pub late_ms: f64,
@@ -160,7 +160,8 @@ impl TaskManager {
                 self.trouble()
             } else {
                 let stuck = live.filter(|live| live.paused).and_then(|live| live.stuck.as_ref());
-                // The reason is shown only until the target has answered the request to remove its bytes.
+                // This reason is shown until the target has answered the request to remove the bytes of a cancelled
+                // task.
                 let unremoved = || {
                     let to = self.discarding.get(&id).and(entry.spec.to.as_ref())?.display();
                     Some(format!("{to}: the target does not answer, and still has the bytes written to it"))

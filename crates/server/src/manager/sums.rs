@@ -342,7 +342,7 @@ impl TaskManager {
     fn leave_sums(&mut self, sessions: &mut dyn Sessions, why: &str) {
         if let StoreState::Kept(WatchedStore { id, .. }) = self.sums.state {
             error!(disk = self.config.disk.name, why, "no checksums");
-            // A task that begins another store has already removed the entry.
+            // A task that begins another store has already requested the journal entry that drops this one.
             let seq = match self.table.sums() {
                 Some(_) => self.note(Event::Sums { store: None }),
                 None => self.seq,

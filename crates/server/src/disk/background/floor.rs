@@ -193,8 +193,8 @@ impl Background {
         }
     }
 
-    /// Returns the oldest request that is not promoted, and when it is to be promoted. `None` while the most that may
-    /// be are promoted, or during a round.
+    /// Returns the oldest request that is not promoted, and when it is to be promoted. `None` during a round, and while
+    /// `PROMOTED_REQUESTS_MAX` requests are promoted.
     fn first_due(&self) -> Option<(BackgroundId, Instant)> {
         let most = if self.has_rounds() { 1 } else { PROMOTED_REQUESTS_MAX };
         self.oldest_due().filter(|_| self.promoted_left() < most)

@@ -54,7 +54,7 @@ pub(super) struct ReadAheadMemory {
     block: Sectors,
     capacity: Sectors,
     budget: ReadAheadBudget,
-    /// Whether this memory counts as a reader for the shares of the budget: while it has blocks or declarations.
+    /// Whether this memory is one of those that share the budget: while it has blocks or declarations.
     counts: bool,
     priority: Priority,
     session: Option<SessionId>,
@@ -67,7 +67,7 @@ pub(super) struct ReadAheadMemory {
     declared: VecDeque<Declared>,
     /// The earliest instant of the next step.
     step_at: Instant,
-    /// When to check next whether other disks have made the share smaller.
+    /// When to check next whether other disks have made this memory's share of the budget smaller.
     look_at: Instant,
     held: Bytes,
     pub streams: Streams,
@@ -188,15 +188,15 @@ impl ReadAheadMemory {
         (!self.declared.is_empty()).then_some(self.step_at).or(self.trim_due())
     }
 
-    /// Returns when to drop blocks beyond the share, or to check the share: readers of another disk that begin to read
-    /// ahead make the share smaller, which causes no event on this disk.
+    /// Returns when to drop blocks beyond this memory's share of the budget, or to check the share: readers of another
+    /// disk that begin to read ahead make the share smaller, which causes no event on this disk.
     pub fn trim_due(&self) -> Option<Instant> {
         let others = self.budget.of_daemon().is_some() && self.held > Bytes::ZERO;
         let look = others.then_some(self.look_at);
         (self.held.get() > self.budget.share()).then_some(self.step_at).or(look)
     }
 
-    /// Drops blocks beyond the share, if that is due.
+    /// Drops blocks beyond this memory's share of the budget, if that is due.
     pub fn trim(&mut self, sessions: &mut dyn Sessions, now: Instant) {
         if self.trim_due().is_some_and(|at| at <= now) {
             self.step_at = now + STEP_EVERY;

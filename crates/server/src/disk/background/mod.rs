@@ -2,9 +2,9 @@
 //! foreground and in idle time, block by block in the cheapest order. A read is answered when all its blocks have
 //! arrived.
 //!
-//! The core's promise about a record, that its bytes equal the medium at one instant before its delivery, gives a
-//! client what it expects of a disk: each block of a read is taken from the medium after the read has arrived, so it
-//! holds every write that was acknowledged before.
+//! The core promises that the bytes of a block that it delivers equal the medium at one instant before the delivery.
+//! This gives a client what it expects of a disk: each block of a read is taken from the medium after the read has
+//! arrived, so it holds every write that was acknowledged before.
 //!
 //! Writes are background work in the same way. If a foreground request has to wait for a part of a background write,
 //! that part becomes foreground work, and the request can begin as soon as the part is written.
@@ -63,7 +63,7 @@ struct PendingRead {
     bytes: Vec<u8>,
     /// The sectors that have not arrived.
     left: Sectors,
-    /// When the remaining blocks are promoted again, if they have been promoted.
+    /// When the core is next asked to make the missing blocks foreground work, if it is to be.
     promote_at: Option<Instant>,
     /// Whether the floor has made the read foreground work, so that all its bytes already count as service.
     served: bool,
@@ -80,9 +80,9 @@ pub(in crate::disk) struct Write {
     pub left: Vec<LbnRange>,
     /// The first sector that could not be written.
     pub bad: Option<Lbn>,
-    /// The parts of `left` that are promoted.
+    /// The parts of `left` that were made foreground work.
     pub promoted: Vec<LbnRange>,
-    /// When the parts in `promoted` are promoted again, if there are any.
+    /// When the core is next asked to make the parts in `promoted` foreground work, if there are any.
     pub promote_at: Option<Instant>,
     /// Whether the floor has made the write foreground work, so that all its bytes already count as service.
     pub served: bool,
@@ -298,7 +298,7 @@ impl Background {
     fn block_written(&mut self, done: &Record, now: Instant) {
         let Some(write) = self.writes.get_mut(&done.task) else { return };
         cut(&mut write.left, done.range);
-        // The part is done, so it is not promoted again.
+        // The part is done, so it is not made foreground work again.
         cut(&mut write.promoted, done.range);
         write.promote_at = write.promote_at.filter(|_| !write.promoted.is_empty());
         write.bad = write.bad.into_iter().chain(done.bad).min();

@@ -54,7 +54,8 @@ impl WaitStatus {
         Self { reason, silence_s: None, to_go_s: None }
     }
 
-    /// Returns the core's reason at `now`. `None` for a reason without a name in the status.
+    /// Returns the reason why the core makes background work wait at `now`. `None` for a reason without a name in the
+    /// status.
     pub(in crate::disk) fn of_core(wait: BackgroundWait, now: Instant) -> Option<Self> {
         let to_go = |until: Instant| Some(until.saturating_since(now).as_secs_f64());
         let of_silence = |reason, silence: Duration, until| {
@@ -74,7 +75,7 @@ impl WaitStatus {
 }
 
 impl BackgroundStatus {
-    /// Adds the core's reason if requests wait for no other reason.
+    /// Adds the core's reason for the wait, if requests wait for no other reason.
     pub(in crate::disk) fn explained(self, wait: Option<WaitStatus>) -> Self {
         let wait = self.wait.or(wait.filter(|_| self.waiting > 0));
         Self { wait, ..self }
@@ -86,7 +87,7 @@ impl BackgroundStatus {
 pub struct MemoryStatus {
     /// Bytes of blocks that are in memory, or are being read into memory.
     pub held_bytes: u64,
-    /// The bound on `held_bytes`: the present share of the memory of the disk, or of all disks.
+    /// The bound on `held_bytes`: the present share of one export in the memory of the disk, or in that of all disks.
     pub most_bytes: u64,
     /// The memory of all disks together, if it is bounded.
     #[serde(skip_serializing_if = "Option::is_none")]

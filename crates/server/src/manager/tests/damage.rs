@@ -31,7 +31,7 @@ pub fn read(files: &MemoryFiles) -> Journal {
     journal::open(files, Path::new(STATE)).unwrap()
 }
 
-/// Returns a disk with a paused restore, and the contents of the journal and its end after each earlier event.
+/// Returns a disk with a paused restore, and the contents of the journal and its `.end` file after each earlier event.
 pub fn paused_restore() -> (Rig, u64, [Vec<Vec<u8>>; 2]) {
     let mut rig = Rig::new();
     let id = rig.start(TaskSpec { block_sectors: Some(1000), ..backup() });
@@ -51,7 +51,7 @@ pub fn paused_restore() -> (Rig, u64, [Vec<Vec<u8>>; 2]) {
     (rig, id, older)
 }
 
-/// Returns whether every task of a journal is also in the whole journal.
+/// Returns whether every task of a journal is also in `whole`, the undamaged journal.
 fn is_known(journal: &Journal, whole: &Journal) -> bool {
     journal.table.iter().all(|(id, entry)| {
         whole.table.get(id).is_some_and(|known| {
@@ -73,7 +73,7 @@ fn every_damage_to_the_journal_stops_the_tasks_and_opens_nothing() {
             inject(&damaged, path, &one);
             let found = read(&damaged);
             let Some(damage) = &found.damage else {
-                // A power cut may tear one slot of the end, or leave the end as it was before the last event.
+                // A power cut may tear one slot of the `.end` file, or leave that file as it was before the last event.
                 let torn = match &one {
                     FileFault::Flip { .. } => true,
                     FileFault::Older(moment, _) => moment + 1 == older.len(),
@@ -310,7 +310,7 @@ fn a_daemon_with_a_damaged_journal_serves_and_begins_nothing() {
     for task in rig.call(|manager, _| manager.tasks()) {
         assert!(task.state.is_over(), "{task:?}");
     }
-    // A restore opens the disk to clients again; its number was never used.
+    // A restore, whose task number was never used, opens the disk to clients again.
     let again =
         rig.start(TaskSpec { from: vec!["/backups/image".into()], ..TaskSpec::new(TaskKind::Restore) });
     assert_eq!(again, id + 1);
@@ -319,7 +319,7 @@ fn a_daemon_with_a_damaged_journal_serves_and_begins_nothing() {
 }
 
 /// Returns a disk with a backup that is paused because its target is full, the content of the disk at the backup's
-/// instant, and the contents of the kept file and its end before each of three kept blocks.
+/// instant, and the contents of the kept file and its `.end` file before each of three kept blocks.
 pub fn kept() -> (Rig, u64, Vec<u8>, [Vec<Vec<u8>>; 2]) {
     let mut rig = Rig::new();
     let then = rig.now.clone();
@@ -424,8 +424,8 @@ fn checksums() -> TaskSpec {
     TaskSpec { block_sectors: Some(8), checksums: Some(STORE.into()), ..TaskSpec::new(TaskKind::Scrub) }
 }
 
-/// Returns a disk with sums of all blocks, three of which were written since, and the contents of the store and its end
-/// before each of the three writes.
+/// Returns a disk with sums of all blocks, three of which were written since, and the contents of the store and its
+/// `.end` file before each of the three writes.
 pub fn summed() -> (Rig, [Vec<Vec<u8>>; 2]) {
     let mut rig = Rig::new();
     let id = rig.start(checksums());

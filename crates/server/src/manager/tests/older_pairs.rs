@@ -1,5 +1,5 @@
-//! A task's log and its end are replaced by older copies of both files. The copies fit each other. Only the journal of
-//! tasks, which has the number of acknowledged records, shows that records are missing.
+//! A task's log and the log's `.end` file are replaced by older copies of both. The copies fit each other. Only the
+//! journal of tasks, which has the number of acknowledged records, shows that records are missing.
 
 use super::damage::{KEPT, KEPT_END, MOVES, kept, read, report};
 use super::memory::MemoryFiles;
@@ -69,7 +69,8 @@ fn a_reorganisation_stops_and_keeps_its_places_whose_memory_is_an_older_copy_wit
         let files = rig.files.copy();
         files.put(MOVES, &log);
         files.put(MOVES_END, &end);
-        // The log is written before its end, so a pair may be of two moments: that is found without the journal.
+        // The log is written before its `.end` file, so the two may be of different moments: that is found without the
+        // journal.
         if Scan::read(&files, Path::new(MOVES), LogKind::Moves, None, |_| true).is_err()
             || records(&files, MOVES, LogKind::Moves) >= journaled
         {

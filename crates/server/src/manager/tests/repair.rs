@@ -64,8 +64,8 @@ fn repair_shows_every_damage_to_every_file_of_the_state_directory() {
     is_shown_by_repair(&rig.files, PLAN, &[]);
     is_shown_by_repair(&rig.files, MOVES, &older);
     is_shown_by_repair(&rig.files, "/state/task-1.moves.end", &[]);
-    // Older copies of a checksum store's end are not tried: repair does not read the store, which alone shows that its
-    // end is old.
+    // Older copies of a checksum store's `.end` file are not tried: only the store shows that this file is old, and
+    // repair does not read the store.
     let (rig, _) = summed();
     is_shown_by_repair(&rig.files, SUMS_END, &[]);
 }

@@ -226,7 +226,7 @@ fn a_snapshot_whose_bound_is_passed_ends_by_name_and_its_readers_fail() {
     assert!(!rig.call(|manager, s| manager.read_snapshot(s, &request)));
 }
 
-/// Each copy keeps the blocks under every write, so all of them pass the bound at the same moment.
+/// Each copy keeps the blocks under every write, so all copies reach the bound on kept bytes at the same moment.
 #[test]
 fn all_snapshots_and_backups_of_a_disk_keep_no_more_than_the_bound_together() {
     const KEEP: u64 = 300_000;
@@ -451,7 +451,7 @@ fn nothing_is_read_ahead_of_a_snapshots_reader_while_the_snapshot_is_paused() {
 
 #[test]
 fn snapshots_share_the_memory_for_what_is_read_ahead_of_their_readers() {
-    // Room for two of the smallest windows.
+    // Room for two of the smallest read-ahead windows.
     const MEMORY_BYTES: u64 = 256 << 10;
     let mut rig = Rig::new();
     rig.call(|manager, _| manager.set_read_ahead(Bytes::new(MEMORY_BYTES)));
@@ -478,7 +478,7 @@ fn snapshots_share_the_memory_for_what_is_read_ahead_of_their_readers() {
         if id == ids[0] {
             let held = held(&mut rig);
             assert!(held[0] > MEMORY_BYTES / 2, "it may have all of it: {held:?}");
-            // A paused snapshot makes room for the other one as well.
+            // A paused snapshot also makes room in memory for blocks of the other snapshot.
             rig.call(|manager, s| manager.pause(s, id)).unwrap();
         }
     }

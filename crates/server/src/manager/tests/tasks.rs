@@ -151,7 +151,7 @@ fn a_blocked_comparison_lets_others_run_and_tries_again_when_it_may_run() {
     drop(of_another);
     rig.run_for(Duration::from_secs(1));
     assert_eq!(state(&rig), blocked, "it has tried again");
-    // A resume tries at once, if a permit is free.
+    // A resumed task tries again at once, if a permit is free.
     let of_another = permits.take().expect("it has kept its permit");
     rig.call(|manager, s| manager.pause(s, id)).unwrap();
     rig.call(|manager, s| manager.resume(s, id)).unwrap();

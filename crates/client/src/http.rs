@@ -38,8 +38,8 @@ pub(crate) fn answer(stream: &mut impl Read) -> io::Result<Answer> {
     Ok((code, body_of(stream, length, rest)?))
 }
 
-/// Upgrades the connection. Returns the stream with the bytes that have arrived behind the head, or the answer
-/// that refuses.
+/// Upgrades the connection. Returns the stream with the bytes that have arrived behind the answer's head, or the
+/// answer by which the daemon refuses.
 pub(crate) fn upgrade(
     socket: &Path,
     path: &str,

@@ -307,7 +307,7 @@ impl Session {
 
     fn next(&mut self, deadline: Option<Instant>) -> Result<Option<Event>, SessionError> {
         let mut bytes = [0; 64 << 10];
-        // Whether the descriptor may have more bytes at once.
+        // Whether the descriptor may already have more bytes.
         let mut more = true;
         loop {
             if let Some(event) = self.decoder.take()? {
@@ -317,7 +317,7 @@ impl Session {
             if left == Some(Duration::ZERO) && !more {
                 return Ok(None);
             }
-            // The system takes a time-out of zero for none.
+            // To the system, a time-out of zero means no time-out.
             self.stream.set_read_timeout(left.map(|left| left.max(Duration::from_micros(1))))?;
             // A read takes no more than the current frame from the descriptor, because `poll` does not report bytes
             // that are already in the decoder.

@@ -178,7 +178,7 @@ pub trait Frame: Sized {
     /// Decodes a frame's kind and fields.
     ///
     /// # Errors
-    /// The kind does not exist, or the fields are not of its length.
+    /// The kind does not exist, or the fields have another length than that kind has.
     fn decode(kind: u8, fields: &[u8]) -> Result<Self, WireError>;
 }
 

@@ -138,7 +138,7 @@ pub struct Connection {
     /// The export for which the client has chosen metadata contexts, and the contexts.
     contexts_of: Option<(usize, Contexts)>,
     options: u32,
-    /// The number of admitted requests without an answer, and the bytes that are claimed for them.
+    /// The number of admitted requests without an answer, and the bytes that are claimed for these requests.
     requests: usize,
     claimed: usize,
     /// The bytes up to which requests are admitted without a grant.
@@ -535,7 +535,7 @@ impl Connection {
         self.writing = Some(request);
     }
 
-    /// Admits a request that has no room as a whole, when no other bytes are held.
+    /// Admits a request that has no room as a whole, when no other bytes are held for the client.
     fn let_in_alone(&mut self, mut request: Request, flags: u16, minimum: u32) {
         let piece = self.piece_bytes(minimum);
         match request.command {

@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// Reads a string that its length precedes.
+    /// Reads a string that is preceded by its length.
     pub fn string(&mut self) -> Option<&'a [u8]> {
         let len = self.u32()?;
         self.take(usize::try_from(len).ok()?)

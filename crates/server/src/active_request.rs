@@ -6,7 +6,7 @@ use std::io;
 use units::{Bytes, Lbn, LbnRange, Sectors};
 
 /// The most bytes in one ask that writes zeroes as data or prefetches, so that other clients' requests are served
-/// between the pieces.
+/// between the asks of a long request.
 const PIECE_BYTES_MAX: u64 = nbd::PIECE_BYTES_MAX as u64;
 
 /// The properties of a device that decide how a request is divided into asks.
@@ -31,7 +31,7 @@ pub(crate) enum RequestOrigin {
 pub(crate) struct KernelTag {
     /// Whether the request came to the block device of the background.
     pub background: bool,
-    /// The tag that the kernel gave it.
+    /// The tag that the kernel gave the request.
     pub tag: u16,
 }
 
@@ -55,11 +55,11 @@ pub(crate) struct ActiveRequest {
     pub charge: u64,
 }
 
-/// How a request begins.
+/// The first step of a request: an ask, a search for runs, or a refusal.
 #[derive(Debug)]
 pub(crate) enum RequestStart {
     Asks(ActiveRequest, LbnRange, Ask),
-    /// A request that the device's [`runs`](device::Device::runs) answer.
+    /// A request for the block status, which the device's [`runs`](device::Device::runs) answer.
     Runs(Request, LbnRange),
     Refused(Request, Errno, &'static str),
 }
@@ -184,7 +184,8 @@ mod tests {
 
     const SECTOR_BYTES: u64 = 512;
 
-    /// Other clients' requests are served between the pieces, and each piece copies few blocks for a snapshot.
+    /// Other clients' requests are served between the discards, and before each discard few blocks are copied for a
+    /// snapshot.
     #[test]
     fn a_long_trim_is_a_sequence_of_discards_and_the_flush_comes_last() {
         let abilities =

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use units::Instant;
 
-/// The least and the most bytes of one receive; the most while the data of a large write arrive.
+/// The least and the most bytes of one receive; it exceeds the least only while the data of a large write arrive.
 const RECEIVE_BYTES: usize = 64 << 10;
 const RECEIVE_BYTES_MAX: usize = 256 << 10;
 
@@ -142,7 +142,7 @@ impl Client {
         Ok(Ok(()))
     }
 
-    /// Handles the end of the watch and returns whether the client is gone.
+    /// Handles the end of the operation that watches for the client's hang-up, and returns whether the client is gone.
     ///
     /// Over TCP, a client that has closed its socket looks like a client that has ended only its sending side. A client
     /// that has sent a disconnect request is taken for the latter, and gets its answers; if it is gone, sending to it
@@ -153,7 +153,7 @@ impl Client {
         }
         match watch_close(&self.socket) {
             Ok(epoll) => self.half = Some(Arc::new(epoll)),
-            // Without a descriptor the end of the connection would not be noticed.
+            // Without a descriptor the end of the connection would not be noticed, so the client counts as gone.
             Err(_) => return true,
         }
         // While a receive is in flight, its result reports the client's end.
@@ -193,7 +193,7 @@ impl Client {
             }
             Err(error) => Err(error),
         };
-        // Writing to memory fails only if the session is dead.
+        // Writing to memory fails only if the TLS session is dead.
         self.gone |= sent.is_err();
         Ok(out)
     }
@@ -264,7 +264,7 @@ impl Client {
         Ok(self.connection.receive(&received.plain)?)
     }
 
-    /// Returns since when the client has taken none of the bytes offered to it, or `None` if the log says so already.
+    /// Returns since when the client has taken none of the bytes offered to it, or `None` if the log already says so.
     pub fn takes_nothing_since(&self) -> Option<Instant> {
         self.sending.filter(|_| !self.gone && !self.is_reported_slow).map(|_| self.offered)
     }

@@ -53,7 +53,7 @@ pub struct Exporter<D> {
     /// Whether clients of the background export, and its block device, may write.
     background_writes: bool,
     exports: Arc<[Export]>,
-    /// `exports`, and then one export for each snapshot that the device listed last.
+    /// `exports`, and then one export for each snapshot in the device's latest list.
     offered: Arc<[Export]>,
     snapshots: Arc<[Snapshot]>,
     target: DeviceFacts,
@@ -80,10 +80,10 @@ pub struct Exporter<D> {
     asked: BTreeMap<u64, ActiveRequest>,
     /// The bytes that requests at the device hold for the kernel and for disconnected clients.
     others: usize,
-    /// The device's names for its operations in the ring.
+    /// The device's operations in the ring: the token of each, and the number by which the device knows it.
     works: BTreeMap<Token, u64>,
     next: u64,
-    /// The block devices of the foreground and of the background, if the disk is served as such.
+    /// The block devices of the foreground and of the background, if the export has them.
     nodes: [Option<Ublk>; 2],
     shown: Option<ShownCallback>,
     kernels: [KernelState; 2],
@@ -157,8 +157,8 @@ impl<D: Device> Exporter<D> {
             });
             plan.map(Ublk::open).transpose()
         };
-        // The background's device comes first. If it is refused, the foreground's device of a killed daemon, which may
-        // be mounted, stays as it is.
+        // The background's block device is created first. If it is refused, the foreground's device of a killed daemon,
+        // which may be mounted, stays as it is.
         let background = node(export.background_ublk, !background_writes)?;
         let nodes = [node(export.ublk, export.read_only)?, background];
         let ring = Ring::new().map_err(ServeError::Ring)?;
@@ -407,7 +407,8 @@ impl<D: Device> Exporter<D> {
                 }
             }
         } else if self.others > self.limits.common() {
-            // Writes of disconnected clients keep all others out, so the disk executes them at once.
+            // The bytes of disconnected clients' writes keep new clients out, so the disk executes these writes at
+            // once.
             self.disk.hurry(now);
         }
         let writes = |client: &&Client| {
@@ -553,7 +554,7 @@ impl<D: Device> Exporter<D> {
         }
     }
 
-    /// Adds a client's request to the queue that gives each client its share. A background request bypasses the queue.
+    /// Adds a client's request to the fair queue for the device. A background request bypasses the queue.
     fn enqueue(&mut self, client: u64, mut active: ActiveRequest, range: LbnRange, ask: Ask) {
         if active.background {
             return self.ask(active, range, ask);
@@ -567,7 +568,7 @@ impl<D: Device> Exporter<D> {
         self.queue.push(client, active.charge, (active, range, ask));
     }
 
-    /// Sends the next requests to the device, and answers one that the server answers itself, which may take
+    /// Sends the next requests to the device, and answers one of those that the server answers itself, which may take
     /// milliseconds. Returns whether another call may find more to do.
     fn dispatch(&mut self) -> bool {
         while let Some((_, (active, range, ask))) = self.queue.next() {

@@ -23,7 +23,7 @@ const AT_DEVICE_REQUESTS_MAX: usize = 64;
 /// The most bytes at the device while several clients have requests: a quarter of a second of transfer.
 const AT_DEVICE_BYTES_MAX: u64 = 32 << 20;
 
-/// The most bytes at the device while only one client has requests; the last request may exceed it. A client that
+/// The most bytes at the device while only one client has requests; the last request may exceed it. Another client that
 /// begins to send then waits for these bytes.
 const ALONE_BYTES_MAX: u64 = 64 << 20;
 
@@ -180,7 +180,7 @@ mod tests {
             queue.forget(client);
         }
         assert_eq!(at_device.len(), AT_DEVICE_REQUESTS_MAX);
-        // A client that stays is served as soon as one of those requests is done.
+        // A client that stays is served as soon as one of the disconnected clients' requests is done.
         queue.push(1_000, 4096, 1_000);
         assert_eq!(queue.next(), None);
         queue.done(at_device.pop_front().unwrap(), 512 << 10);

@@ -19,8 +19,8 @@ use tracing::{error, info, warn};
 /// The interval between savings, so that a power cut loses the knowledge of three minutes at most.
 pub const SAVE_EVERY: Duration = Duration::from_secs(180);
 
-/// The cells that a disk's thread serialises between two events: more would delay requests by more than some tens of
-/// microseconds.
+/// The mimic's cells, or its table's distances, that a disk's thread serialises between two events: more would delay
+/// requests by more than some tens of microseconds.
 const CELLS: usize = 1 << 14;
 
 /// The least time between two serialised parts, so that no request is delayed by several of them in a row.
@@ -45,10 +45,10 @@ impl Learnt {
         Self { path: state.join(NAME), drive: drive.into() }
     }
 
-    /// Returns a learner that continues from the file, which also contains the table that the learner once started
-    /// from. Without a file, returns a new learner that starts from `table`. A file that cannot be read, is damaged or
-    /// belongs to another drive is logged and put aside, and the learner begins anew, because no disk has to wait for
-    /// its mimic.
+    /// Returns a learner that continues from the file, which also contains the table of the drive's times from which
+    /// the learner once started. Without a file, returns a new learner that starts from `table`. A file that cannot be
+    /// read, is damaged or belongs to another drive is logged and put aside, and the learner begins anew, because no
+    /// disk has to wait for its mimic.
     ///
     /// # Errors
     /// The configuration is invalid.

@@ -1,9 +1,10 @@
 //! Limits on the load by all clients together, and the order in which they get memory beyond their reserves.
 //!
 //! A quarter of the memory is reserved in equal parts, one for each possible client. Five eighths are common to all: a
-//! client may take from the common part as long as the same amount is left for others. A request for which the common
-//! part has no room is split into pieces within its client's reserve, so that no client waits for memory that another
-//! holds. The last eighth is for the one request whose bytes are being copied.
+//! client may take one request from the common part if it fits, and more while it holds no more of that part than is
+//! left for others. A request for which the common part has no room is split into pieces within its client's reserve,
+//! so that no client waits for memory that another holds. The last eighth is for the one request whose bytes are being
+//! copied.
 //!
 //! Background requests may hold memory for hours, so those of all clients together get at most half of the common part.
 
@@ -85,7 +86,7 @@ impl Limits {
 /// The division of the common memory among clients.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
-    /// The client that is first in the next round.
+    /// The client that is first in the next round of grants.
     round_start: u64,
 }
 
@@ -146,7 +147,7 @@ impl Shares {
         verdicts
     }
 
-    /// Returns the clients that have missed a limit by `now`.
+    /// Returns the clients that have missed a time limit by `now`.
     pub fn late(clients: &BTreeMap<u64, Client>, limits: &Limits, now: Instant) -> Vec<(u64, Verdict)> {
         let late = |(id, client): (&u64, &Client)| {
             let due = |at: &Instant| *at <= now;
@@ -161,7 +162,7 @@ impl Shares {
         clients.iter().filter_map(late).collect()
     }
 
-    /// Returns when the next client will miss a limit.
+    /// Returns when the next client will miss a time limit.
     pub fn next_event(clients: &BTreeMap<u64, Client>, limits: &Limits) -> Option<Instant> {
         let ends = |client| [handshake_ends(client, limits), slow(client, limits)];
         clients.values().flat_map(ends).flatten().min()
@@ -271,12 +272,12 @@ mod tests {
             (2, client(&limits, &reads(9, 2 * MIB))),
         ]);
         share(&mut clients, &limits);
-        // The first request leaves too little for a second of 32 MiB, and enough for four of 2 MiB.
+        // The first request leaves too little memory for a second of 32 MiB, and enough for four of 2 MiB.
         assert_eq!(asked(&clients), [1, 4, 4]);
         assert_eq!(clients[&1].held(), reserve, "four pieces");
     }
 
-    /// Such a client may take none of the answers to its options, and then never ends by itself.
+    /// A client that has said goodbye may take none of the answers to its options, and then never ends by itself.
     #[test]
     fn a_client_that_says_goodbye_before_it_has_chosen_is_late_all_the_same() {
         let limits = Limits::default();

@@ -57,7 +57,7 @@ pub enum ListenError {
     Taken {
         /// The path.
         path: PathBuf,
-        /// The kind of file there.
+        /// The kind of file at the path.
         what: &'static str,
     },
     /// The system refused the address.

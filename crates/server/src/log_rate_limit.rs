@@ -35,7 +35,7 @@ impl LogRateLimit {
         Some(std::mem::take(&mut self.lines).saturating_sub(LINES_MAX)).filter(|lines| *lines > 0)
     }
 
-    /// Returns when a count of suppressed lines is to be reported.
+    /// Returns when the number of suppressed lines is to be logged.
     pub fn next_event(&self) -> Option<Instant> {
         self.since.filter(|_| self.lines > LINES_MAX).map(|since| since + WINDOW)
     }

@@ -208,7 +208,7 @@ impl<D> Inbox<D> {
 
     pub fn next(&mut self) -> Option<DeviceCall<D>> {
         let Queued { call, is_offered } = self.calls.try_recv().ok()?;
-        // The call has left the queue, so its entry goes, too.
+        // The call has left the queue, so its entry leaves the bounded channel, too.
         let _ = if is_offered { self.offered.try_recv() } else { self.sent.try_recv() };
         Some(call)
     }

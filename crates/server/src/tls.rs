@@ -179,7 +179,7 @@ impl Session {
     pub fn receive(&mut self, mut bytes: &[u8]) -> Result<Received, rustls::Error> {
         let mut received = Received::default();
         while !bytes.is_empty() && !received.closed {
-            // Reading from memory fails only if the session accepts nothing more.
+            // Reading from memory fails only if the TLS session accepts nothing more.
             if !matches!(self.connection.read_tls(&mut bytes), Ok(read) if read > 0) {
                 return Err(rustls::Error::General("bytes after the end".into()));
             }

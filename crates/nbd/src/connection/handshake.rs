@@ -53,7 +53,7 @@ impl Connection {
         if magic != OPTION {
             return Err(Violation::Magic { what: "an option", found: magic, expected: OPTION });
         }
-        // EXPORT_NAME has no error reply, so one that is too long cannot be skipped.
+        // EXPORT_NAME has no error reply, so one with too long a name cannot be skipped.
         let most = if option == option::EXPORT_NAME { OPTION_BYTES_MAX } else { SKIPPED_BYTES_MAX };
         if length > most {
             return Err(Violation::LongOption { option, length, most });
@@ -142,7 +142,7 @@ impl Connection {
         }
     }
 
-    /// Returns `None` if the data are malformed.
+    /// Answers INFO or GO. Returns `None` if the option's data are malformed.
     fn info(&mut self, option: u32, data: &mut Reader<'_>) -> Option<Answer> {
         let name = name(data.string()?)?;
         let count = data.u16()?;
@@ -182,7 +182,7 @@ impl Connection {
         Some(Answer::Done)
     }
 
-    /// Returns `None` if the data are malformed.
+    /// Answers LIST_META_CONTEXT or SET_META_CONTEXT. Returns `None` if the option's data are malformed.
     fn contexts(&mut self, option: u32, data: &mut Reader<'_>) -> Option<Answer> {
         let set = option == option::SET_META_CONTEXT;
         if set && !self.structured {

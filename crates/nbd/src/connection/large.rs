@@ -68,7 +68,7 @@ impl Connection {
         (room - room % unit).max(unit)
     }
 
-    /// Returns the bytes that may be held without a grant.
+    /// Returns the number of bytes that may be held for the client without a grant.
     fn room(&self) -> usize {
         self.reserve.min(self.limits.bytes)
     }

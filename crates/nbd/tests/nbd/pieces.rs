@@ -242,7 +242,7 @@ proptest! {
         let sent: Vec<u8> = (0u64..).zip(&requests).flat_map(|(cookie, asked)| message(cookie, asked)).collect();
         let (mut at, mut waiting, mut output, mut unfinished) = (0, Vec::new(), Vec::new(), None);
         let mut disk = Disk { bad, written: BTreeMap::new() };
-        // A single piece is admitted in any case, and so is a read that must not be split.
+        // A single piece of a request is admitted in any case, and so is a read that must not be split.
         let room = if grants { limits.bytes } else { reserve.min(limits.bytes) };
         let whole = requests.iter().filter(|asked| asked.flags == DF && asked.length <= 64 << 10);
         let held_max = room.max(4096).max(whole.map(|asked| asked.length).max().unwrap_or(0));

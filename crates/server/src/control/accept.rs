@@ -199,7 +199,7 @@ mod tests {
             let admission = Arc::new(Admission::new(Roles::default(), own, limits));
             let (_stop, stopped) = watch::channel(false);
             let server = tokio::spawn(serve(listener, admission, Disks::default(), stopped));
-            // The idle connections are all accepted before the request is sent.
+            // Time for the server to accept all idle connections before the waiting one sends its request.
             tokio::time::sleep(Duration::from_millis(50)).await;
             waiting.write_all(b"GET /v1/disks HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
             let mut answer = String::new();
@@ -210,7 +210,8 @@ mod tests {
         std::fs::remove_file(path).unwrap();
     }
 
-    /// If the request were left unread, the client would see a broken connection in place of the refusal.
+    /// If the request of a refused connection were left unread, its client would see a broken connection in place of
+    /// the refusal.
     #[test]
     fn a_client_without_a_slot_gets_the_refusal_after_it_has_sent_its_request() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// The most large answers of one user that the client has not read completely; further requests for them wait. A
-/// large answer has all tasks of a disk.
+/// The most large answers to one user that are not read completely; further requests for large answers wait. An
+/// answer is large if it has all tasks of a disk.
 const LARGE_ANSWERS_MAX: usize = 4;
 
 /// The peer of a connection, as the kernel reports it.
@@ -59,7 +59,7 @@ pub(crate) struct Slot {
     /// Whether the connection has no time limit.
     lasting: std::sync::atomic::AtomicBool,
     large_answers: Arc<Semaphore>,
-    /// Held until the connection ends, if it has a large answer.
+    /// The permit for a large answer, held until the connection ends; `None` if it has none.
     large_answer: Mutex<Option<OwnedSemaphorePermit>>,
 }
 

@@ -35,9 +35,9 @@ const METRICS_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time after which a client that follows the events and reads none is disconnected.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Returns all routes over these disks.
+/// Returns all routes of the control socket of these disks.
 pub(crate) fn router(disks: Disks) -> Router {
-    // Limits how many answers with all tasks of a disk are unread at a time.
+    // Limits how many answers with all tasks of a disk one user has unread at a time.
     let few = || axum::middleware::from_fn(few_at_a_time);
     Router::new()
         .route("/v1/disks", get(all_disks))
@@ -185,7 +185,8 @@ async fn probe(State(disks): State<Disks>, Path(name): Path<String>) -> ApiResul
 }
 
 async fn status(State(disks): State<Disks>) -> ApiResult<Json<Value>> {
-    // All disks are asked at the same time, so that several that do not answer delay the others once.
+    // All disks are asked at the same time, so that several silent disks delay the answer no longer than
+    // one.
     let asked: Vec<_> = disks.values().cloned().map(|disk| tokio::spawn(whole_or_error(disk))).collect();
     let mut all = Vec::new();
     for disk in asked {
@@ -291,7 +292,8 @@ pub(crate) async fn act(
                 manager.when_discarded(id, Box::new(move |done| drop(tell.send(done))));
             };
             ask(&disk, gone).await?;
-            // A target may never answer. The log reports the result of removing it.
+            // The file system of a backup's target may never answer. The log reports whether the
+            // unfinished target was removed.
             let _ = wait(answer).await;
             one(&disk, id).await?
         }

@@ -26,7 +26,7 @@ impl LimitedLog {
         }
     }
 
-    /// Logs the number of suppressed lines when a window has ended.
+    /// Logs the number of suppressed lines when a window of the limit has ended.
     pub fn report(&self) {
         Self::count(self.with(LogRateLimit::take_suppressed));
     }

@@ -102,7 +102,7 @@ impl Control {
             opened.map_err(|e| failed(e, "give a path in a directory of the daemon's own"))?;
         let path = config.path.clone();
         let (stop, stopped) = watch::channel(false);
-        // If the own user is unknown, only root has rights.
+        // If the daemon's own user is unknown, only root has rights.
         let own = own_uid().unwrap_or(0);
         let admission = Arc::new(Admission::new(config.roles, own, config.limits));
         let inside = Arc::clone(&admission);
@@ -134,7 +134,7 @@ impl Control {
 
     /// Replaces the roles. Connections whose user has fewer rights than before are closed, sessions included.
     pub fn set_roles(&self, roles: Roles) {
-        // The mode of a socket from the service manager is set by its unit.
+        // The unit file sets the mode of a socket from the service manager.
         if self.public.is_some()
             && let Err(error) = std::fs::set_permissions(&self.path, mode(roles.lets_others_in()))
         {
@@ -186,8 +186,8 @@ fn private_path(path: &Path) -> PathBuf {
     path.into()
 }
 
-/// Returns the file mode of a socket. Roles decide on rights, but without any role other users need no
-/// access.
+/// Returns the file mode of a socket; `others` is whether any other user has a role. If so, all users may
+/// connect, and the roles decide on their rights.
 fn mode(others: bool) -> std::fs::Permissions {
     std::fs::Permissions::from_mode(if others { 0o666 } else { 0o600 })
 }

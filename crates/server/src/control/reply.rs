@@ -1,4 +1,4 @@
-//! Answers in JSON, and refusals with the field and advice.
+//! Answers in JSON, and refusals with the wrong field and advice.
 
 use crate::manager::ManagerError;
 use axum::Json;
@@ -48,7 +48,7 @@ impl From<ManagerError> for Refusal {
 
 impl From<serde_json::Error> for Refusal {
     fn from(error: serde_json::Error) -> Self {
-        // Serde puts names of fields between backticks.
+        // In its messages Serde puts names of fields between backticks.
         let text = error.to_string();
         let field = text.split('`').nth(1).filter(|_| text.contains("field")).map(str::to_owned);
         let message = format!("the body is invalid: {text}; docs/CONTROL.md has all fields");

@@ -117,7 +117,7 @@ enum Ended {
 
 impl OpenSession {
     /// Opens a session at the task manager. The value that closes the session is made on the disk's thread, so that
-    /// the session is also closed if the client is gone before it has the number.
+    /// the session is also closed if the client is gone before it has received the session's number.
     async fn begin(disk: Handle, priority: u8, log: LimitedLog, slot: Arc<Slot>) -> Result<Self, Refusal> {
         let wake = Arc::new(Notify::new());
         let (waker, opened_at) = (Arc::clone(&wake), disk.clone());
@@ -234,14 +234,14 @@ async fn send(writing: &mut WriteHalf<Io>, events: &[Event]) -> std::io::Result<
     writing.flush().await
 }
 
-/// A call that waits for the disk, with its part of the room for bytes.
+/// A call that waits for the disk, and the part of `CALL_BYTES_MAX` reserved for its buffer.
 struct WaitingCall {
     call: Call,
     _room: Option<OwnedSemaphorePermit>,
 }
 
 impl WaitingCall {
-    /// Waits until there is room for the call's bytes.
+    /// Waits until there is room for the bytes of the call's buffer.
     async fn new(call: Call, room: &Arc<Semaphore>) -> Self {
         let bytes = match &call {
             Call::Buffer { bytes, .. } => u32::try_from(bytes.len()).unwrap_or(u32::MAX).min(CALL_BYTES_MAX),

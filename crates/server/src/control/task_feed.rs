@@ -34,8 +34,8 @@ impl TaskFeed {
         let mut look = self.0.lock().await;
         if look.at.is_none_or(|at| at.elapsed() >= LOOK_INTERVAL) {
             let mut tasks = TasksByDisk::new();
-            // All disks are asked at the same time, so that several that do not answer delay the
-            // others once.
+            // All disks are asked at the same time, so that several silent disks delay the reading
+            // no longer than one.
             let look_at = |disk: &Handle| {
                 let disk = disk.clone();
                 tokio::spawn(async move { ask(&disk, |manager, _| manager.tasks()).await })

@@ -18,7 +18,7 @@ pub(super) struct ClientLog {
 }
 
 impl ClientLog {
-    /// Logs the number of suppressed lines when a window has ended, or when this is the last call.
+    /// Logs the number of suppressed lines when a window of the limit has ended, or when this is the last call.
     pub fn tell(&mut self, now: Instant, last: bool) {
         let due = |limit: &mut LogRateLimit| if last { limit.rest() } else { limit.take_suppressed(now) };
         if let Some(lines) = due(&mut self.usual) {

@@ -22,8 +22,8 @@ const SNAPSHOT_DESCRIPTION: &str =
 /// The answer to a client that chooses an export and has no slot.
 const NO_SLOT: &str = "no free slot: this user or address has half of the slots, or all are taken; close a connection and try again";
 
-/// The most clients without a slot that are kept until they have received [`NO_SLOT`]. Beyond them the oldest is
-/// disconnected without it.
+/// The most clients without a slot that are kept until they have received [`NO_SLOT`]. If there are more, the oldest
+/// is disconnected without that answer.
 const REFUSED_CLIENTS_MAX: usize = 16;
 
 /// TCP keep-alive: a silent machine is probed after the idle time, then at each interval, and counts as gone after
@@ -39,8 +39,8 @@ fn set_up(socket: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
     sockopt::set_socket_keepalive(socket, true)?;
-    // The same limit for sent bytes that the machine does not acknowledge. The machine of a client that takes none of
-    // its answers still acknowledges probes.
+    // The same time limit applies to sent bytes that the client's machine does not acknowledge. The machine of a
+    // client that takes none of its answers still acknowledges probes.
     let millis = (KEEPALIVE_IDLE_TIME + KEEPALIVE_INTERVAL * KEEPALIVE_PROBES).as_millis();
     sockopt::set_tcp_user_timeout(socket, u32::try_from(millis).unwrap_or(u32::MAX))?;
     Ok(())

@@ -28,7 +28,7 @@ pub struct Kernel<'a> {
 /// The state of a block device between two iterations of the server.
 #[derive(Debug, Default)]
 pub(super) struct KernelState {
-    /// The operation that waits until the queue is readable; `None` when it is.
+    /// The operation that waits until the kernel's queue is readable; `None` once it has ended.
     waiting: Option<Token>,
     /// Results that the kernel has not received yet.
     results: Vec<(u16, Result<Vec<u8>, KernelError>)>,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any numbers from the driver give a request in whole sectors at the same place, or a refusal.
+        /// Whatever numbers are in a request of the driver, it becomes one for the same whole sectors, or is refused.
         #[test]
         fn no_numbers_lead_elsewhere(
             first: u64, count: u32, op_flags: u32, shift in 9u32..13, writes: bool,

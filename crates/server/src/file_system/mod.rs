@@ -29,9 +29,9 @@ pub(crate) enum How {
 /// The access to a file that other tasks and programs have while it is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lock {
-    /// Others have no access.
+    /// Other tasks and programs have no access.
     Alone,
-    /// Others can lock it for reading, too.
+    /// Other tasks and programs can lock the file for reading, too.
     Shared,
 }
 
@@ -271,7 +271,7 @@ impl File for Real {
             Lock::Shared => FlockOperation::NonBlockingLockShared,
         };
         match flock(&self.file, operation) {
-            // Some network file systems report another's lock as ACCESS.
+            // Some network file systems report the lock of another program as ACCESS.
             Err(Errno::WOULDBLOCK | Errno::ACCESS) => Err(held()),
             // Some network file systems have no locks, which counts as success.
             Ok(()) | Err(Errno::NOLCK | Errno::NOTSUP | Errno::NOSYS | Errno::INVAL | Errno::BADF) => Ok(()),
@@ -358,13 +358,13 @@ pub fn open_regular(options: &mut fs::OpenOptions, path: &Path) -> io::Result<fs
         true => Ok(()),
         false => Err(io::Error::other("the file is not a regular file")),
     };
-    // The kind is checked before, because opening a device or a pipe can have effects.
+    // The kind of file is checked before opening it, because opening a device or a pipe can have effects.
     match fs::metadata(path) {
         Ok(found) => is_regular(&found)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    // Another kind of file may have replaced it since, so the kind is checked again.
+    // A file of another kind may have replaced this one since, so the kind is checked again.
     let never_waits = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = options.custom_flags(never_waits.bits().cast_signed()).open(path)?;
     is_regular(&file.metadata()?)?;

@@ -34,7 +34,7 @@ struct Rules {
     own: Vec<PathBuf>,
 }
 
-/// The reason why a place is forbidden.
+/// The reason why tasks may not access a file.
 #[derive(Debug)]
 struct Denied(String);
 
@@ -396,7 +396,7 @@ impl Leaf {
         }
         // The kind of file is checked first, because opening a pipe or a device can have an effect.
         plain(&found, how)?;
-        // A pipe may have replaced the file since, and opening it must not block.
+        // A pipe may have replaced the file since that check, and opening it must not block.
         let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         flags |= if how == How::Read { OFlags::RDONLY } else { OFlags::RDWR };
         if self.links == Links::Refused {

@@ -27,7 +27,7 @@ fn number_at(place: &Path) -> Option<String> {
         (!line.is_empty()).then_some(line)
     };
     let whole = ["wwid", "device/wwid", "serial", "device/serial"].into_iter().find_map(read);
-    // A partition is named by its disk's number and its own index.
+    // A partition is named by its disk's serial number (or world-wide name) and its own index.
     let part = || {
         let disk = number_at(fs::canonicalize(place).ok()?.parent()?)?;
         Some(format!("{disk} part {}", read("partition")?))

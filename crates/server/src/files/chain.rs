@@ -1,4 +1,5 @@
-//! Former images, each applied on top of the one before, as the base of a new difference.
+//! Former images, each applied on top of the one before, as the base of a new image that holds only
+//! differences.
 
 use super::not_opened;
 use super::source::FileSource;
@@ -16,7 +17,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Opens the images for a difference; `header` is the header that a full image would have now.
+    /// Opens the images to compare a new one with; `header` is the header that a full image would have now.
     pub fn open(
         files: &dyn Files,
         paths: &[PathBuf],
@@ -58,7 +59,7 @@ impl Chain {
         Ok(Self { images, capacity: capacity.get() })
     }
 
-    /// Returns the snapshot of the last image, from which the new image will be a difference.
+    /// Returns the snapshot in the last image; the new image will hold the differences from it.
     pub fn base(&self) -> Option<apps::snapshot::SnapshotId> {
         self.images.last().map(|(_, index)| index.header().snapshot)
     }

@@ -1,4 +1,4 @@
-//! The output of a backup, an image or a replica, with what its file worker needs of it.
+//! The output of a backup task, as its file worker uses it: an image or a replica.
 
 use crate::file_system::File;
 

@@ -29,8 +29,8 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// Opens all images and verifies their checksums, and that each difference follows the image that
-    /// it is a difference from.
+    /// Opens all images and verifies their checksums, and that each image of differences follows the
+    /// image that it was compared with.
     pub fn open(
         files: &dyn Files,
         paths: &[PathBuf],

@@ -20,15 +20,16 @@ use units::Bytes;
 /// The kept blocks of a task.
 pub(crate) struct KeptBlocks {
     log: Log,
-    /// The budget that all copies of this disk share, and the part reserved for this file.
+    /// The budget of bytes that all backups, replicas and snapshots of this disk share, and the part reserved for this
+    /// file.
     room: Budget,
     part: Reservation,
-    /// Whether a block found no room. The copy has failed then, and later blocks are not kept even if they would fit.
+    /// Whether a block found no room. The task has failed then, and later blocks are not kept even if they would fit.
     full: bool,
     files: Arc<dyn Files>,
     path: PathBuf,
     header: Header,
-    /// The byte of each block's record in the log.
+    /// The byte of the log at which each block's record begins.
     places: BTreeMap<u64, u64>,
 }
 

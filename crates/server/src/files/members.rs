@@ -331,7 +331,8 @@ mod tests {
             waiting.into_iter().for_each(|call| rig.call(call));
             rig.call(|manager, _| manager.client_sessions())
         };
-        // The answer comes after the worker has given up, or it is in the channel and is never received.
+        // The answer with the new session comes after the worker has given up, or is in the channel and
+        // never received.
         for is_late in [true, false] {
             let answer = open_session(&disk, &WakeUp::default()).unwrap();
             if !is_late {

@@ -3,8 +3,8 @@
 //!
 //! The memory is a log of the state directory ([`crate::state`]), whose records together are the bytes of the
 //! reorganiser's state; a checkpoint rewrites the log. The plan is written once, with the number of its task and a
-//! checksum. If the plan or the memory is damaged, the task stops and the plan's places stay closed to clients, because
-//! some blocks are between two places. If the plan may be another task's, the whole disk stays closed.
+//! checksum. If the plan or the memory is damaged, the task stops and the LBNs of the plan stay closed to clients,
+//! because some blocks are between two places. If the plan may belong to another task, the whole disk stays closed.
 
 use crate::file_system::{Files, How, read_opened, read_whole, write_all};
 use crate::state::{Log, LogKind, Scan};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use units::Sectors;
 
-/// The most blocks of a plan, which bounds the memory in use: 16 GiB in blocks of 16 KiB, 1 TiB in blocks of 1 MiB.
+/// The most blocks of a plan, which bounds the RAM in use: 16 GiB in blocks of 16 KiB, 1 TiB in blocks of 1 MiB.
 const MOVED_BLOCKS_MAX: u64 = 1 << 20;
 
 /// The most bytes of a user's plan: lines of 32 bytes for the most moves of a plan and as many free places.
@@ -89,7 +89,7 @@ pub(crate) struct Moves {
     id: u64,
     /// The task's random number.
     number: u64,
-    /// The memory's log; `None` before it is first written, and after a failure.
+    /// The log of the reorganiser's memory; `None` before it is first written, and after a failure.
     memory: Option<Log>,
 }
 
@@ -102,7 +102,7 @@ impl Moves {
         self.state.join(format!("task-{}.{what}", self.id))
     }
 
-    /// Opens the plan, from the task's own copy or a user's file, and the memory.
+    /// Opens the plan, from the task's own copy or a user's file, and the reorganiser's memory.
     ///
     /// `begun` is the number of records that the memory must have at least, if the journal knows of it.
     ///
@@ -161,10 +161,10 @@ impl Moves {
             }
         };
         let memory = self.path("moves");
-        // Until the journal records that the task has begun, clients may write at the plan's places, so bytes that
-        // were read before are outdated after a restart. No block was overwritten until then, so the task begins anew.
+        // Until the journal records that the task has begun, clients may write to the plan's LBNs, so bytes that were
+        // read before are outdated after a restart. No block was overwritten until then, so the task begins anew.
         let places = places(&plan);
-        // A plan that does not name its task counts only together with a memory of the same plan.
+        // A plan that does not name its task counts only together with a reorganiser's memory of the same plan.
         let closed = || known.map(|_| places.clone());
         let state = match begun {
             true => self.memory(&memory, records).map_err(|why| damaged(why, closed()))?,
@@ -193,7 +193,8 @@ impl Moves {
         Ok(FileResult::Moves { plan: Box::new(prepared), places })
     }
 
-    /// Returns the bytes of the memory. An error if the memory does not exist or has fewer records than this.
+    /// Returns the bytes of the reorganiser's memory; an error if it does not exist or has fewer than `records`
+    /// records.
     fn memory(&self, path: &Path, records: u64) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
         let read = Scan::read(&*self.files, path, LogKind::Moves, Some(self.id), |body| {
@@ -253,10 +254,10 @@ impl Moves {
         })
     }
 
-    /// Creates the memory's log, or rewrites an existing one.
+    /// Creates the log of the reorganiser's memory, or rewrites an existing one.
     fn begin(&self, path: &Path, bytes: &[u8]) -> io::Result<Log> {
         let files = &*self.files;
-        // An unreadable memory was not needed when the task was opened, so no block had been moved.
+        // An unreadable log was not needed when the task was opened, so no block had been moved.
         if let Ok(Some(scan)) = Scan::read(files, path, LogKind::Moves, Some(self.id), |_| true) {
             let mut log = Log::resume(files, path, LogKind::Moves, scan)?;
             log.replace(files, bytes, &[])?;
@@ -286,7 +287,7 @@ impl Moves {
     }
 }
 
-/// Returns all places that a plan reads or writes, merged and sorted.
+/// Returns all ranges of LBNs that a plan reads or writes, merged and sorted.
 fn places(plan: &RelocationPlan) -> Vec<Range<u64>> {
     let both = |m: apps::reorganizer::Move| {
         let sectors = m.from.len().get();

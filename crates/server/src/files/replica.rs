@@ -83,12 +83,12 @@ impl ReplicaTarget {
         Ok(Self { replica, last: None, seen: seen.into() })
     }
 
-    /// Returns whether the target was checked by blocks written before.
+    /// Returns whether the target was recognised by blocks that this task wrote to it before.
     pub fn is_recognised(&self) -> bool {
         !self.seen.is_empty()
     }
 
-    /// Adds the blocks that the replica has.
+    /// Adds the blocks in the replica to `has`.
     pub fn present(&self, has: &mut BlockSet) {
         self.replica.present(&mut |block| {
             let _ = has.insert(block);

@@ -57,7 +57,7 @@ pub(crate) fn no_room(error: &io::Error) -> bool {
 
 impl Sink for FileSink {
     fn append(&mut self, bytes: &[u8]) -> Result<usize, String> {
-        // Bytes behind a hole would make the file look complete.
+        // If another program has cut the file, bytes appended behind the hole would make it look complete.
         let len = self.file.len().map_err(|e| e.to_string())?;
         if len != self.at {
             let at = self.at;
@@ -87,7 +87,7 @@ impl Sink for FileSink {
 pub(crate) struct FileDestination {
     pub file: Box<dyn File>,
     pub sector: u64,
-    /// The bytes of the disk: the last block may be padded beyond them.
+    /// The size of the disk in bytes: the last block may be padded beyond it.
     pub end: u64,
     /// Whether the target has its size. A file gets it with the first block, or with the first sync.
     pub sized: bool,
@@ -105,7 +105,7 @@ impl FileDestination {
     }
 
     /// Checks that no other program has cut the file since it got its size, because zeros would take the place
-    /// of blocks.
+    /// of the blocks that were cut off.
     ///
     /// # Errors
     /// The file is shorter, or its length is unknown.

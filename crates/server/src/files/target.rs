@@ -25,17 +25,17 @@ pub(crate) struct OpenImage {
     kept: PathBuf,
     path: PathBuf,
     place: String,
-    /// The former images to compare with, if the target is a difference.
+    /// The former images to compare with, if the target holds only differences.
     chain: Option<Chain>,
-    /// The blocks in the target, and those unchanged since the base.
+    /// The blocks in the target, and those unchanged since the former images.
     has: BlockSet,
-    /// For a difference, the blocks that are not in it because they are unchanged.
+    /// For a target that holds only differences, the blocks that are not in it because they are unchanged.
     same: BlockSet,
     /// The beginning of the task's record in the journal: the identity of the target's file.
     identity: Vec<u8>,
     /// Whether the target's header is durable.
     headed: bool,
-    /// Whether the output was told that all blocks were written.
+    /// Whether `output` knows that all blocks were written.
     ended: bool,
     /// The failure after which the target cannot be used until it is opened again.
     lost: Option<String>,
@@ -165,7 +165,7 @@ impl OpenImage {
         if target.fresh && target.force {
             file.set_len(0).map_err(trouble)?;
         }
-        // Blocks that clients have overwritten since exist nowhere but in the image.
+        // The old content of blocks that clients have overwritten since is nowhere but in the image.
         let cut = |left: u64, why: &str| {
             FileResult::Refused(format!(
                 "{place}: {acknowledged} blocks of this backup were in it, and {left} are: {why}; make a new backup"
@@ -208,8 +208,8 @@ impl OpenImage {
             return Err(cut(scan.chunks(), &why));
         }
         source.0.set_len(scan.keep).map_err(trouble)?;
-        // Blocks that a killed daemon left may not be durable. From here on they count as durable, and clients
-        // may overwrite the originals.
+        // Blocks in the image that a killed daemon wrote may not be durable. From here on they count as durable,
+        // and clients may overwrite them on the disk.
         source.0.sync().map_err(trouble)?;
         let at = scan.keep;
         let writer = ImageWriter::resume(scan, FileSink::new(source.0, at));
@@ -233,7 +233,8 @@ impl OpenImage {
         if other {
             return Err(another(target));
         }
-        // An earlier version claimed the name and wrote nothing, so any file may have the name now.
+        // An earlier version of this program claimed the name and wrote nothing, so any file may have the name
+        // now.
         let fresh = target.fresh || !is_known && progress.is_empty();
         let sector = u64::from(target.header.sector_bytes);
         let (len, size) = (file.len().map_err(trouble)?, target.capacity.saturating_mul(sector));
@@ -298,7 +299,8 @@ impl OpenImage {
         })
     }
 
-    /// Returns the progress of an image: its number of blocks, and for a difference the set of unchanged blocks.
+    /// Returns the progress of an image: its number of blocks, and for one with differences only, the set of
+    /// unchanged blocks.
     fn progress(&self) -> Vec<u8> {
         let mut saved = self.has.len().saturating_sub(self.same.len()).to_le_bytes().to_vec();
         if self.chain.is_some() {
@@ -307,7 +309,7 @@ impl OpenImage {
         saved
     }
 
-    /// Adds the kept blocks that the target lacks, and completes it.
+    /// Adds the kept blocks that the target lacks, and completes the target.
     pub fn finish(&mut self) -> Option<FileResult> {
         if let Some(why) = &self.lost {
             return Some(FileResult::Trouble(why.clone()));
@@ -399,13 +401,13 @@ impl OpenImage {
     }
 }
 
-/// Opens the target for this task alone. If another program has the file locked when the task begins, it is
-/// refused for good. A file that other users can access is refused unless the task has progress in it, because
-/// some file systems show other owners and rights for each file.
+/// Opens the target for this task alone. If another program has the file locked when the task begins, the task
+/// fails. A file that other users can access is refused unless the task has progress in it, because some file
+/// systems show other owners and rights for each file.
 fn claim(files: &dyn Files, target: &ImageTarget, known: Option<&str>) -> Result<Claimed, FileResult> {
     let how = if target.fresh { How::Make } else { How::Write };
     let claimed = files.claim(&target.path, how, Lock::Alone).and_then(|mut file| {
-        // An earlier version made a file with progress and did not record its identity.
+        // A task of an earlier version may have made the file and not recorded its identity.
         if known.is_none() && (target.fresh || target.saved.is_empty()) {
             file.keep_from_others(target.fresh && target.force)?;
         }

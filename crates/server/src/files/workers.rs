@@ -149,8 +149,8 @@ impl FileWorkers {
                             continue;
                         }
                         if let Some(result) = worker.execute(op) {
-                            // Done before the first entry is acknowledged, because the daemon may be killed right
-                            // after that.
+                            // The lock file is written before the journal's first entry is acknowledged, because the
+                            // daemon may be killed right after that.
                             if !noted && matches!(result, FileResult::Journal { failed: None, .. }) {
                                 note_journal(&state, &lock);
                                 noted = true;

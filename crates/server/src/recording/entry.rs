@@ -4,14 +4,14 @@ use scheduler::{Command, CommandEnd, HostCall, Input, Output};
 use serde::{Deserialize, Serialize};
 use units::Instant;
 
-/// A call of the core, and its result; times in nanoseconds.
+/// A call of the scheduler core, and its result; times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum RecordingEntry<'a> {
     /// An input and the core's answer: a number, or `None` for a refusal.
     Input { input: Input<CommandEnd<'a>, HostCall>, answer: Option<u64> },
-    /// A replacement of the core's model of the drive and configuration: the setup of a core that
-    /// has them, and whether the core accepted it.
+    /// A replacement of the core's model of the drive and configuration: the setup from which a
+    /// replay makes a core that has them, and whether the core accepted it.
     Adopt { setup: serde_json::Value, adopted: bool },
     /// A poll: for each buffer that the core asked for, whether it was ready; and the core's
     /// output.

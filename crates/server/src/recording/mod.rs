@@ -1,4 +1,4 @@
-//! A core's inputs and outputs, recorded in a file, and replayed on another core.
+//! A scheduler core's inputs and outputs, recorded in a file, and replayed on another core.
 //!
 //! A core is a state machine: the same inputs give the same outputs. A [`Recorder`] writes all inputs of a live
 //! run, a line of JSON each, and a [`CoreReplay`] gives them to a fresh core and compares the outputs.

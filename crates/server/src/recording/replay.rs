@@ -10,7 +10,7 @@ use std::io::Read;
 use thiserror::Error;
 use units::Instant;
 
-/// A recording that cannot be replayed, or a core that decides differently.
+/// A recording that cannot be replayed, or a core that decides differently from the recorded one.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CoreReplayError {
@@ -42,7 +42,7 @@ pub enum CoreReplayError {
     },
 }
 
-/// How far a replay has come with all decisions the same.
+/// How far a replay has come with all decisions the same as those of the live core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// The number of inputs; the decisions after each were compared.
@@ -59,7 +59,8 @@ pub struct Replayed {
     pub cut_off: bool,
 }
 
-/// The replay of one core's inputs on another, which compares the decisions.
+/// The replay of one core's recorded inputs on another core, which compares the decisions of the
+/// two.
 pub struct CoreReplay<R, M> {
     lines: FrameLines<R>,
     line: u64,

@@ -184,7 +184,8 @@ impl MemoryFiles {
         state.names.get(Path::new(path)).and_then(|id| state.blobs.get(id)).map(|b| b.now.len() as u64)
     }
 
-    /// Keeps, drops or tears each unsynced write at random; `below` draws a number below another.
+    /// Keeps, drops or tears each unsynced write at random; `below` draws a number below its
+    /// argument.
     pub fn power_cut(&self, mut below: impl FnMut(u64) -> u64) {
         for blob in self.state().blobs.values_mut() {
             for (at, bytes) in std::mem::take(&mut blob.unsynced) {

@@ -7,12 +7,13 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}: {damage}", .path.display())]
 pub(crate) struct Broken {
-    /// The damaged file: the log or its end.
+    /// The damaged file: the log or its end file.
     pub path: PathBuf,
     pub damage: Damage,
-    /// The note in the end, if the end itself is sound and belongs to this log.
+    /// The note in the log's end file, if that file is sound and belongs to this log.
     pub note: Option<Vec<u8>>,
-    /// Whether every byte of the log is part of a sound record, so that only the end is in doubt.
+    /// Whether every byte of the log is part of a sound record, so that only the end file is in
+    /// doubt.
     pub whole: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The end of a log: a file of its own that names the last acknowledged record.
+//! The end file of a log, which names the last acknowledged record.
 
 use super::{Damage, LogKind};
 use crate::file_system::{File, Files, How, write_all};
@@ -7,13 +7,14 @@ use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"fbstend\0";
 const VERSION: u32 = 1;
-/// The bytes of a slot, a physical sector of most drives: a torn write of one slot leaves the other slot intact.
+/// The bytes of one of an end file's two slots, a physical sector of most drives: a torn write of one slot leaves the
+/// other slot intact.
 pub(super) const SLOT_BYTES: usize = 4096;
 const FIELDS_BYTES: usize = 8 + 4 + 4 + 8 + 8 + 4 + 4;
 /// The most bytes of a note: what the other fields leave of a slot.
 const NOTE_BYTES_MAX: usize = SLOT_BYTES - FIELDS_BYTES - 4;
 
-/// The content of a slot.
+/// The content of a slot of an end file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub kind: u32,
@@ -74,14 +75,15 @@ impl Mark {
     }
 }
 
-/// Reads an end. Returns the newer of the sound slots with its index; `None` if there is no such file.
+/// Reads an end file. Returns the newer of the sound slots with its index; `None` if there is no such file.
 pub(super) fn read(files: &dyn Files, path: &Path) -> Result<Option<(Mark, usize)>, Damage> {
     let mut bytes = vec![0; 2 * SLOT_BYTES + 1];
     let read = files.open(path, How::Read).and_then(|mut file| file.read_at(0, &mut bytes));
     match read {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Damage::Unreadable(error.to_string())),
-        // An end has its full length from its creation on, so a file of another length was changed by another program.
+        // An end file has its full length from its creation on, so a file of another length was changed by another
+        // program.
         Ok(n) if n != 2 * SLOT_BYTES => return Err(Damage::End),
         Ok(_) => {}
     }
@@ -103,7 +105,7 @@ pub(super) fn read(files: &dyn Files, path: &Path) -> Result<Option<(Mark, usize
     }
 }
 
-/// An end that is open for writing.
+/// An end file that is open for writing.
 pub(crate) struct End {
     file: Box<dyn File>,
     kind: u32,
@@ -113,7 +115,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Creates an end without acknowledged records. The file is complete and durable before it gets its name.
+    /// Creates an end file without acknowledged records. The file is complete and durable before it gets its name.
     pub fn create(files: &dyn Files, path: &Path, kind: LogKind, number: u64) -> io::Result<Self> {
         let mark = Mark { kind: kind.code(), number, sequence: 0, chain: 0, note: Vec::new() };
         let new = beside(path);
@@ -125,13 +127,13 @@ impl End {
         Ok(Self { file, kind: mark.kind, number, slot: 1 })
     }
 
-    /// Opens an end that was [read](read), for writing.
+    /// Opens an end file that was [read](read), for writing.
     pub(super) fn open(files: &dyn Files, path: &Path, mark: &Mark, slot: usize) -> io::Result<Self> {
         let file = files.open(path, How::Write)?;
         Ok(Self { file, kind: mark.kind, number: mark.number, slot: 1 - slot.min(1) })
     }
 
-    /// Opens the end of a file that is no log. Returns the end with the sequence that it acknowledges.
+    /// Opens the end file of a file that is no log. Returns it with the sequence number that it acknowledges.
     pub fn go_on(files: &dyn Files, path: &Path, kind: LogKind, number: u64) -> Result<(Self, u64), Damage> {
         let (mark, slot) = read(files, path)?.ok_or(Damage::EndGone)?;
         if (mark.kind, mark.number) != (kind.code(), number) {
@@ -142,9 +144,9 @@ impl End {
         Ok((end, mark.sequence))
     }
 
-    /// Writes `sequence` into both slots of the end of the file with this `number`, durably, so that one more write of
-    /// another thread cannot replace both. An end that is gone, damaged or of another file stays as it is. Returns
-    /// whether the end has changed.
+    /// Writes `sequence` into both slots of the end file whose number is `number`, durably, so that one more write of
+    /// another thread cannot replace both. An end file that is gone, damaged or has another number stays as it is.
+    /// Returns whether the end file has changed.
     pub fn last(files: &dyn Files, path: &Path, number: u64, sequence: u64) -> io::Result<bool> {
         // Open the file before reading: if another file takes the name in between, that file is not written to.
         let file = match files.open(path, How::Write) {
@@ -160,7 +162,7 @@ impl End {
         Ok(true)
     }
 
-    /// Checks that an end is sound and belongs to a file of this kind.
+    /// Checks that an end file is sound and belongs to a file of this kind.
     pub fn check(files: &dyn Files, path: &Path, kind: LogKind) -> Result<(), Damage> {
         let (mark, _) = read(files, path)?.ok_or(Damage::EndGone)?;
         if mark.kind == kind.code() { Ok(()) } else { Err(Damage::Other) }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const MAGIC: &[u8; 8] = b"fbstate\0";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 8 + 4 + 4 + 8 + 4;
-/// The bytes before the body of a record: length, sequence and committed.
+/// The number of bytes before the body of a record: length, sequence and committed.
 const RECORD_HEAD_BYTES: usize = 4 + 8 + 8;
 const TAIL_BYTES: usize = 4;
 
@@ -17,7 +17,7 @@ const TAIL_BYTES: usize = 4;
 /// gigabytes.
 const UNCHECKED_BYTES_MAX: usize = 1 << 20;
 
-/// Returns the path of a log's end.
+/// Returns the path of a log's end file.
 pub(crate) fn end_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".end");
@@ -68,8 +68,8 @@ impl Scan {
         (records < journaled).then_some(Damage::Older { records, journaled })
     }
 
-    /// Reads a log and its end, and changes nothing. `each` gets the body of every sound record, also of those before
-    /// damage, and returns whether the body fits those before. `None`: no record was ever acknowledged.
+    /// Reads a log and its end file, and changes nothing. `each` gets the body of every sound record, also of those
+    /// before damage, and returns whether the body fits those before. `None`: no record was ever acknowledged.
     pub fn read(
         files: &dyn Files,
         path: &Path,
@@ -148,11 +148,12 @@ impl Scan {
 struct Records {
     first: u64,
     last: u64,
-    /// The last acknowledged sequence according to the last record read.
+    /// The sequence of the last acknowledged record, according to the last record read.
     committed: u64,
-    /// The checksum of the record that the end names.
+    /// The checksum of the record that the end file names.
     at_mark: Option<u32>,
-    /// The sequence and byte of the first record whose body does not fit. Later bodies are not passed on.
+    /// The sequence and byte of the first record whose body does not fit those before. Later bodies are not passed to
+    /// `each`.
     stopped: Option<(u64, u64)>,
 }
 
@@ -322,7 +323,7 @@ impl Log {
         body: &[u8],
         note: &[u8],
     ) -> io::Result<Self> {
-        // The end is created first: from then on a missing log is noticed.
+        // The end file is created first: from then on a missing log is noticed.
         let end = End::create(files, &end_path(path), kind, number)?;
         let path = path.to_owned();
         let mut log =
@@ -399,7 +400,7 @@ impl Log {
         Ok(())
     }
 
-    /// Removes a log and its end, and the temporary files that a failed creation has left.
+    /// Removes a log and its end file, and the temporary files that a failed creation has left.
     pub fn remove(files: &dyn Files, path: &Path) -> io::Result<()> {
         files.remove(&beside(path))?;
         files.remove(&beside(&end_path(path)))?;

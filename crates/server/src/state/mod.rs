@@ -1,17 +1,17 @@
-//! Files of the state directory: logs of checksummed records, and beside each log a file with the log's end.
+//! Files of the state directory: logs of checksummed records, and beside each log its end file.
 //!
 //! A file that a task depends on is a [`Log`]: records, each with its length, its number and a checksum that continues
-//! from the record before. Beside the log `NAME` the file `NAME.end`, the end, names the last acknowledged record. The
-//! log is written and synced first, the end second, and only then is a record acknowledged. So damage can be told from
+//! from the record before. Beside the log `NAME` its end file, `NAME.end`, names the last acknowledged record. The log
+//! is written and synced first, the end file second, and only then is a record acknowledged. So damage can be told from
 //! the torn write of a power cut:
 //!
-//! | found at the start | it is |
+//! | found when the daemon starts | it is |
 //! |---|---|
 //! | bytes behind the last acknowledged record that are no whole record | torn by a power cut: they are cut off |
 //! | a whole record behind the last acknowledged one | written, and not acknowledged: it is kept |
 //! | fewer sound records than were acknowledged | damage: flipped, cut, or an older copy |
-//! | a log without its end, or an end without its log | damage: one of them was removed |
-//! | an end that is older than the log says | damage: an older copy |
+//! | a log without its end file, or an end file without its log | damage: one of them was removed |
+//! | an end file that is older than the log says | damage: an older copy |
 //!
 //! This module repairs nothing and guesses nothing: [`Broken`] describes the damage. The records before the damage are
 //! returned, because `freeblock repair` shows them.
@@ -23,11 +23,10 @@
 //!         "fbstend\0", version u32 = 1, kind u32, number u64, sequence u64, crc32 of that record u32, length of the note
 //!         u32, note, zeros, crc32 of all of it in the last four bytes
 //! ```
-//! Numbers are little-endian. `committed` is the sequence in the durable end when the record was written, which shows
-//! whether an end is older than its log. Sequences are consecutive in a file and are never used again for the same log:
-//! a rewritten log ([`Log::replace`]) begins with the sequence after the last. A new file is complete before it gets
-//! its
-//! name, so its first record cannot be torn.
+//! Numbers are little-endian. `committed` is the sequence in the durable end file when the record was written, which
+//! shows whether an end file is older than its log. Sequences are consecutive in a file and are never used again for
+//! the same log: a rewritten log ([`Log::replace`]) begins with the sequence after the last. A new file is complete
+//! before it gets its name, so its first record cannot be torn.
 
 mod damage;
 mod end;
@@ -49,7 +48,7 @@ pub(crate) enum LogKind {
     Kept,
     /// The state of the moves of a reorganisation.
     Moves,
-    /// A checksum store. The store has a format of its own; only its end is such a file.
+    /// A checksum store. The store has a format of its own; only its end file has the format of this module.
     Sums,
 }
 

@@ -95,7 +95,7 @@ fn every_damage_to_log_or_end_is_named_and_nothing_else_comes_of_it() {
             let damaged = files.copy();
             inject(&damaged, path, &one);
             match read(&damaged) {
-                // A power cut may tear one slot, or leave the end as it was before the last record.
+                // A power cut may tear one slot, or leave the end file as it was before the last record.
                 Ok(Some((found, _))) => {
                     let like_a_power_cut = path == END
                         && match &one {
@@ -140,8 +140,8 @@ fn a_record_is_sound_whatever_its_length_and_a_damaged_length_is_noticed() {
     }
 }
 
-/// The checksum and sequence of such a record are right, and the end fits the log. But the checksum of the next record
-/// continues from another record.
+/// The checksum and sequence of a record copied from another log are right, and the end file fits the log. But the
+/// checksum of the next record does not continue from the copied one.
 #[test]
 fn a_sound_record_of_another_log_between_others_is_noticed() {
     let written = |middle: &[u8]| {
@@ -181,8 +181,8 @@ fn a_log_of_another_task_disk_or_kind_is_refused() {
     assert_eq!(read(LogKind::Kept, None).unwrap_err().damage, Damage::Version(2));
 }
 
-/// A complete record behind the acknowledged ones counts, because a power cut may have left an older end. A record that
-/// is cut anywhere was never acknowledged, and is dropped.
+/// A complete record behind the acknowledged ones counts, because a power cut may have left an older end file. A record
+/// that is cut anywhere was never acknowledged, and is dropped.
 #[test]
 fn a_record_that_is_cut_and_was_never_acknowledged_never_happened() {
     let files = MemoryFiles::default();

@@ -59,8 +59,9 @@ impl Budget {
         self.0.taken(bytes.get())
     }
 
-    /// Adds bytes to those that a task has taken, and returns whether so many were left. If not, the task has to fail,
-    /// and its bytes are given back in the same atomic step. So of tasks that ask at the same time not all fail.
+    /// Adds bytes to those that a task has taken, and returns whether that many were left. If not, the task has to
+    /// fail, and its bytes are given back in the same atomic step, so that tasks which ask at the same time do not all
+    /// fail.
     pub(crate) fn add_or_release(&self, to: &mut Reservation, bytes: Bytes) -> bool {
         let (most, had) = (self.0.most, to.part);
         let with_it = |used: u64| used.checked_add(bytes.get()).filter(|used| *used <= most);

@@ -56,7 +56,7 @@ pub enum FileOp {
         replace: bool,
         /// The number of the journal, if the journal is new.
         number: u64,
-        /// The note for the journal's end, a file of its own.
+        /// The note for the journal's end file.
         note: Vec<u8>,
     },
     /// Open an image or a replica: [`FileResult::Opened`], [`FileResult::Trouble`] or [`FileResult::Refused`].
@@ -131,7 +131,7 @@ pub enum FileOp {
         block: Sectors,
         /// The facts of the disk.
         disk: DiskFacts,
-        /// The most blocks that are at a time neither at their old nor at their new place.
+        /// The most blocks that are at a time neither at their old nor at their new LBN.
         staging: u64,
         /// Whether there must be a saved state.
         begun: bool,
@@ -154,7 +154,7 @@ pub enum FileOp {
         /// Whether the bytes replace the whole content.
         replace: bool,
     },
-    /// Write the map of the final places, durably: [`FileResult::Synced`] with the mark `u64::MAX`, or
+    /// Write the map, the list of where blocks were moved, durably: [`FileResult::Synced`] with the mark `u64::MAX`, or
     /// [`FileResult::Trouble`].
     Map(Vec<u8>),
     /// Remove the saved state of a reorganisation.
@@ -382,7 +382,7 @@ pub enum FileResult {
     },
     /// The next blocks of the images; empty at the end.
     Chunks(Vec<Chunk>),
-    /// A file that a reorganisation needs is damaged. The task stops, and its places stay closed to clients.
+    /// A file that a reorganisation needs is damaged. The task stops, and the LBNs of its plan stay closed to clients.
     Damaged {
         /// The message about the damage.
         why: String,
@@ -398,7 +398,7 @@ pub enum FileResult {
     },
     /// The disks of a comparison are open, or were read for a time slice.
     Members(Box<MembersReport>),
-    /// The other events have been handled.
+    /// The disk's event loop has handled its other events.
     Yielded,
     /// A checksum store is open.
     SumsOpened {

@@ -2,8 +2,8 @@
 //!
 //! A record is one or more events, each preceded by its length (u32, little-endian): `0` and JSON, or `1`, the length
 //! of the JSON (u32), JSON, and the task's own record of its progress. The first record of a file is a whole table. The
-//! note in the log's end repeats the highest task number used and the tasks that have blocks closed to clients, in case
-//! the journal is lost.
+//! note in the log's end file repeats the highest task number used and the tasks that have blocks closed to clients, in
+//! case the journal is lost.
 //!
 //! A damaged journal is not written to. The daemon then serves the disk without tasks, keeps closed what a task may
 //! have closed, and puts the file `damaged`, the marker, beside the journal. The marker prevents the use of a journal
@@ -106,14 +106,14 @@ pub(crate) struct Damaged {
     pub numbered: bool,
 }
 
-/// The summary of the table in the journal's end.
+/// The summary of the table in the journal's end file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Note {
     /// The highest task number used.
     pub used: u64,
     /// The number of the restore that has the disk closed to clients' writes; 0: none.
     pub writes: u64,
-    /// The number of the reorganisation that has its places closed to clients' reads and writes; 0: none.
+    /// The number of the reorganisation that has the LBNs of its plan closed to clients' reads and writes; 0: none.
     pub moves: u64,
     /// The value of [`Table::closed`].
     pub closed: Option<Closed>,
@@ -156,7 +156,7 @@ impl Note {
         numbers.next().is_none().then_some(Self { used, writes, moves, closed })
     }
 
-    /// Returns the accesses to the whole disk that have to be closed. A reorganisation closes only the places in its
+    /// Returns the accesses to the whole disk that have to be closed. A reorganisation closes only the LBNs in its
     /// plan, but the plan may be damaged, too, so all accesses are closed.
     pub fn closes(&self) -> Option<Closed> {
         let task = match (self.writes, self.moves) {

@@ -152,7 +152,7 @@ pub struct TaskSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// Restore: run although clients have the disk open for writing. Backup, replica: overwrite an existing file. Scrub
-    /// with checksums: replace a store that is unknown or distrusted by a new one.
+    /// with checksums: replace an unknown or distrusted store with a new one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
 }
@@ -377,7 +377,7 @@ fn paths(field: &'static str, given: &[PathBuf]) -> Result<Vec<PathBuf>, SpecErr
 pub struct Checksums {
     /// The store's file, or the directory of that file.
     pub store: PathBuf,
-    /// Whether a store that is distrusted or unknown is replaced by a new one.
+    /// Whether a new store replaces a distrusted or unknown one.
     pub anew: bool,
 }
 

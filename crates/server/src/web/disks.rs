@@ -23,7 +23,7 @@ const SHOWN_TASKS_MAX: usize = 80;
 /// The most sectors listed for a task: its row on the page has no room for more.
 const LISTED_SECTORS_MAX: usize = 10;
 
-/// The disks, asked for what the page shows of them.
+/// The disks, and the requests to them for the state that the page shows.
 pub(super) struct DiskSnapshots {
     disks: Disks,
     /// The requests that are not answered yet, by disk.

@@ -23,7 +23,7 @@ impl Default for Feed {
     }
 }
 
-/// A browser's subscription, which ends when this value is dropped.
+/// A browser's subscription to the snapshots, which ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct FeedSubscription(std::sync::Arc<Feed>);
 

@@ -37,8 +37,8 @@ struct BrowserSlot {
 }
 
 impl BrowserSlots {
-    /// Returns the number of a new slot. If all slots are taken, the oldest connection that has not entered is
-    /// closed, of the machine with the most connections; `None` if all have entered.
+    /// Returns the number of a new slot. If all slots are taken, closes a connection that has not entered: the
+    /// oldest of the machine with the most connections. Returns `None` if all have entered.
     fn give(&mut self, from: IpAddr, hang_up: Arc<Notify>) -> Option<u64> {
         if self.taken.len() >= CONNECTIONS_MAX {
             let of = |from: IpAddr| self.taken.values().filter(|slot| slot.from == from).count();

@@ -200,7 +200,8 @@ fn clients_that_hang_up_leave_no_request_and_the_server_ends_in_its_time() {
 const CACHE: u16 = 5;
 const BLOCK_STATUS: u16 = 7;
 
-/// Returns a client of the background export that has chosen structured replies and the context of its memory.
+/// Returns a client of the background export that has chosen structured replies and the context
+/// `freeblock:memory`.
 fn client_of_memory(server: &Server<Disk<Emulated>>) -> UnixStream {
     let mut client = server.connect();
     client.read_exact(&mut [0; 18]).unwrap();
@@ -248,7 +249,8 @@ fn chunks(client: &mut UnixStream) -> Vec<(u16, Vec<u8>)> {
     }
 }
 
-/// Asks for the block status of the memory until `bytes` bytes from `offset` on are in memory.
+/// Asks for the block status in the context `freeblock:memory` until `bytes` bytes from `offset` on are in
+/// memory.
 fn wait_until_in_memory(client: &mut UnixStream, offset: u64, bytes: u32) {
     loop {
         client.write_all(&request(BLOCK_STATUS, 2, offset, bytes)).unwrap();

@@ -126,7 +126,7 @@ fn idle_clients_of_one_peer_keep_no_other_out() {
     assert_eq!(own.len(), 2, "the reserve of this user, who is the daemon's");
     assert!(log.has(&["WARN [peers]", "a client is refused", "from=\"127.0.0.2:"]));
 
-    // One client more gets the reason if it chooses by NBD_OPT_GO, while many others choose nothing.
+    // One client more gets the reason why it is refused if it chooses by NBD_OPT_GO, while many others choose nothing.
     let mut silent: Vec<TcpStream> = (0..40).map(|_| tcp(&server, 1)).collect();
     let mut refused = tcp(&server, 3);
     refused.read_exact(&mut [0; 18]).unwrap();

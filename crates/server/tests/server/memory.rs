@@ -14,7 +14,7 @@ pub(crate) static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 const MIB: usize = 1 << 20;
 
-/// The most bytes held beside the clients' limits: receive buffers, the log, and the test itself.
+/// The most bytes held in addition to the clients' limits: receive buffers, the log, and the test itself.
 pub(crate) const OTHER_BYTES_MAX: usize = 16 * MIB;
 
 fn take(client: &mut UnixStream, mut bytes: usize) {

@@ -60,7 +60,7 @@ impl Device for GatedDisk {
         Abilities { discard: true, write_zeroes: true, ..Abilities::default() }
     }
 
-    /// Blocks until the test allows it, as a search of a file with many holes may.
+    /// Waits until the test allows it, as a search of a file with many holes may.
     fn runs(&self, range: LbnRange) -> Vec<Run> {
         self.shared.lock().unwrap().events.push(QueueEvent::Runs);
         until(&self.shared, |shared| shared.runs > 0);

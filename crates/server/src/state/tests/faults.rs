@@ -19,7 +19,7 @@ pub(crate) enum FileFault {
     /// The file is cut at this length.
     Cut(usize),
     Delete,
-    /// An older copy replaces the file: the moment's index, and the content.
+    /// An older copy replaces the file: the index of the version, and its content.
     Older(usize, Vec<u8>),
     /// A directory replaces the file.
     Directory,
@@ -67,7 +67,7 @@ impl Share {
     }
 }
 
-/// Returns the bytes at which the records of a log, or the slots of an end, begin.
+/// Returns the bytes at which the records of a log, or the slots of an end file, begin.
 fn records(bytes: &[u8]) -> Vec<usize> {
     let mut ends = vec![0];
     if bytes.starts_with(b"fbstate\0") {

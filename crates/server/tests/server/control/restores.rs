@@ -38,7 +38,8 @@ fn during_a_restore_clients_may_read_and_new_ones_are_refused() {
     let mut sector = [1; 512];
     client.read_exact(&mut sector).unwrap();
     assert_eq!(sector, [0; 512], "the refused write is not on the disk");
-    // A new client gets the reason with NBD_OPT_GO, and is disconnected with NBD_OPT_EXPORT_NAME.
+    // A new client that chooses by NBD_OPT_GO gets the reason; one that chooses by
+    // NBD_OPT_EXPORT_NAME is disconnected.
     let mut other = UnixStream::connect(&nbd).unwrap();
     other.read_exact(&mut [0; 18]).unwrap();
     other.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x07\0\0\0\x06\0\0\0\0\0\0").unwrap();

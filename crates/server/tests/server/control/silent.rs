@@ -48,7 +48,7 @@ fn a_disk_that_does_not_answer_is_named_and_hides_no_other() {
     // A call that was answered with an error is not executed when the disk answers again.
     assert!(client.post("/v1/disks/another/tasks", &json!({ "kind": "scrub" })).is_err());
     drop(go_on);
-    // The calls queued before it fill the queue until they have run.
+    // The calls queued before fill the queue until they have run, so requests are refused at first.
     let tasks = std::iter::repeat_with(|| client.get("/v1/disks/another/tasks")).find_map(Result::ok);
     assert_eq!(tasks, Some(json!({ "tasks": [] })));
     drop(control);

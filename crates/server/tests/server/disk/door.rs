@@ -81,8 +81,7 @@ enum Door {
     Foreground,
 }
 
-/// The response times of the foreground requests beside one run of a program: first with the program, then of the
-/// drive alone.
+/// The response times of the same foreground requests: first beside one run of a program, then at the drive alone.
 struct Beside {
     mean_ms: [f64; 2],
     p99_ms: [f64; 2],

@@ -354,7 +354,8 @@ impl Device for CountedDevice {
 fn a_client_has_its_answer_before_the_core_chooses_background_work() {
     let profile = model::builtin::find("nearline-20tb").unwrap();
     let all = DriveModel::from_profile(&profile).unwrap();
-    // A core that does not know when sectors pass the head reads on at once, if the bound on harm has room.
+    // A core that does not know when sectors pass the head sends a background read at once, if the bound on
+    // harm has room.
     let known = DriveModel::unknown(all.layout().capacity(), all.sector_bytes()).unwrap();
     let idle = Some(IdleTime::default().with_harm_ppm(500_000));
     let config = Config::outside(OutsideConfig::blind().serving()).with_idle(idle);

@@ -71,8 +71,8 @@ fn bytes_from_memory_count_for_the_floor() {
         disk.ask_in_background(at, read(nth, 1, range((nth - 2) * 64, 64)));
         assert_eq!(ids(&run(&mut disk, at + Duration::from_millis(499))), [nth]);
     }
-    // The floor counts all clients together, so the other request waits while the first client is
-    // served at that rate.
+    // The floor counts all clients together, so the second client's request waits while the first
+    // client is served at the floor's rate.
     assert_eq!(disk.status().background_requests.unwrap().promoted.requests, 0);
     assert_eq!(ids(&run(&mut disk, second(8))), [100]);
 }

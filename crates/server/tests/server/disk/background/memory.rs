@@ -27,7 +27,7 @@ fn a_declaration_of_any_size_is_read_and_a_read_of_what_is_not_made_yet_is_read_
     disk.declare(now, 1, range(0, CAPACITY));
     disk.declare(now, 1, range(0, CAPACITY));
     assert!(disk.status().background_requests.unwrap().memory.held_bytes < CAPACITY * 512);
-    // Blocks for the end of the declared range do not exist yet.
+    // The disk has not registered blocks at the end of the declared range yet.
     disk.ask_in_background(now, read(7, 1, range(CAPACITY - 64, 64)));
     assert!(settle(&mut disk, &mut now).contains_key(&7));
     let expected: Vec<u64> = (0..CAPACITY - 64).collect();
@@ -135,8 +135,8 @@ fn twenty_four_disks_hold_no_more_together_than_the_bound_of_the_daemon_and_have
             (disk, truth)
         })
         .collect();
-    // The first four disks fill the memory before the others begin; no client reads what was read
-    // ahead.
+    // The first four disks fill the memory that all share before the others begin; no client reads
+    // what was read ahead.
     for begun in [4, DISKS] {
         for s in 0..60 {
             for (disk, _) in disks.iter_mut().take(begun as usize) {

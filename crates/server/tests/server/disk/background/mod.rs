@@ -132,7 +132,8 @@ fn a_bad_sector_fails_the_read_that_has_it_and_no_other() {
     assert_eq!(disk.status().background_requests.unwrap().failed, 1);
 }
 
-/// An application with a fence around the first hundred sectors: open at 0, waiting at 1, else closed.
+/// An application with a fence around the first hundred sectors: the number says whether it is open
+/// (0), waiting (1) or closed (else).
 struct Fenced(Arc<AtomicU8>);
 
 impl Application for Fenced {

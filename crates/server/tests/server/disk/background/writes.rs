@@ -57,8 +57,8 @@ fn only_the_blocks_of_a_background_write_that_are_awaited_become_foreground_work
     assert_eq!((promoted.requests, promoted.bytes, promoted.device_us), (0, 0, 0.0), "no cost of a floor");
 }
 
-/// An application that holds writes until its copies are made, and counts the disk's urgent and other
-/// calls for them.
+/// An application that holds writes until it has copied the old content, and counts the disk's urgent
+/// and other calls of the hook that holds a write.
 #[derive(Clone, Default)]
 struct Copier(Arc<std::sync::Mutex<Copied>>);
 

@@ -60,7 +60,7 @@ pub struct Abilities {
     pub rotational: bool,
     /// Reports of which parts are holes or zero.
     pub block_status: bool,
-    /// Reports of which parts are in memory, as the metadata context `freeblock:memory`.
+    /// Reports of which parts are in the server's memory, as the metadata context `freeblock:memory`.
     pub memory_status: bool,
 }
 

@@ -11,7 +11,7 @@ pub(crate) const ALLOCATION_CONTEXT_ID: u32 = 1;
 /// The number of the metadata context `freeblock:memory` in block status replies.
 pub(crate) const MEMORY_CONTEXT_ID: u32 = 2;
 
-/// The state of an extent of `freeblock:memory` that is in memory. The state of other extents is 0.
+/// The state of an extent of `freeblock:memory` that is in the server's memory. The state of other extents is 0.
 const IN_MEMORY: u32 = 1;
 
 /// A part of a block status: a range that is uniformly a hole or not, and zero or not.
@@ -49,7 +49,7 @@ pub enum Reply<'a> {
     Maps {
         /// Holes and zeroes.
         allocation: &'a [Extent],
-        /// The parts in memory.
+        /// The extents by whether they are in the server's memory.
         memory: &'a [MemoryExtent],
     },
     /// Failure, perhaps after a part of the request was done.

@@ -147,7 +147,7 @@ pub(crate) fn extents(runs: &[Run], sector: Bytes) -> Vec<Extent> {
     runs.iter().map(|run| Extent { length: bytes(run), hole: run.hole, zero: run.hole }).collect()
 }
 
-/// Converts the parts of a range that are in memory into the extents of an NBD block status.
+/// Converts the parts of a range that are in the server's memory into the extents of an NBD block status.
 pub(crate) fn memory(range: LbnRange, parts: &[LbnRange], sector: Bytes) -> Vec<MemoryExtent> {
     let mut extents = Vec::new();
     let mut add = |from: Lbn, to: Lbn, in_memory| {

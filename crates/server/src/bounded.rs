@@ -27,6 +27,6 @@ pub(crate) fn ends(call: impl FnOnce() + Send + 'static) -> bool {
         call();
         let _ = tell.send(());
     });
-    // A call that waits a minute waits for ever.
+    // A call that has not ended after a minute counts as waiting for ever.
     ended.recv_timeout(Duration::from_secs(60)).is_ok()
 }

@@ -2,8 +2,8 @@
 //!
 //! While only one client has requests, all of them go to the device at once up to a bound of bytes, because the
 //! scheduler chooses better from more. While several clients have requests, the number at the device is limited, so
-//! that a request of another client has few before it. Each client gets an equal share of bytes, where each request
-//! counts for some bytes more (Shreedhar and Varghese, SIGCOMM 1995).
+//! that a request of another client has few before it. Each client gets an equal share of bytes, where a fixed number
+//! of bytes is added for each request (Shreedhar and Varghese, SIGCOMM 1995).
 //!
 //! A small request of a client with none at the device is sent in spite of the limit. It waits only if disconnected
 //! clients have left too many requests there: otherwise clients that connect, ask and disconnect would pass the limit

@@ -41,7 +41,7 @@ pub enum TlsError {
         /// The error.
         source: rustls::pki_types::pem::Error,
     },
-    /// A file is empty.
+    /// A file has no certificate.
     #[error("{path} has no certificate; give a file in PEM format")]
     Empty {
         /// The file.

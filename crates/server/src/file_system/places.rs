@@ -148,7 +148,7 @@ impl Places {
     /// Opens a file that a user has named; a device exclusively.
     ///
     /// # Errors
-    /// The system's error, or an error of [`is_denied`] if the place is forbidden.
+    /// The system's error, or an error of [`is_denied`] if tasks may not access the file.
     pub(crate) fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
         self.open_by(path, how, Beneath::Best)
     }

@@ -28,7 +28,7 @@ use crate::task::file_request::FileResult;
 use crate::task::journal;
 use std::io;
 
-/// Returns the report for a user's file that cannot be opened. If the place is forbidden, the task
+/// Returns the report for a user's file that cannot be opened. If tasks may not access it, the task
 /// fails; otherwise it tries again.
 fn not_opened(place: &str, error: &io::Error) -> FileResult {
     let why = format!("{place}: {error}");

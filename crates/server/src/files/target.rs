@@ -165,7 +165,7 @@ impl OpenImage {
         if target.fresh && target.force {
             file.set_len(0).map_err(trouble)?;
         }
-        // The old content of blocks that clients have overwritten since is nowhere but in the image.
+        // The old content of blocks overwritten since the task began is nowhere but in the image.
         let cut = |left: u64, why: &str| {
             FileResult::Refused(format!(
                 "{place}: {acknowledged} blocks of this backup were in it, and {left} are: {why}; make a new backup"

@@ -150,7 +150,7 @@ mod tests {
         let_it.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
         let error = loop {
             match threaded_file.write_all(b"b") {
-                // The thread has not met the error yet.
+                // The file's thread has not met the error yet.
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
                 Err(error) => break error,

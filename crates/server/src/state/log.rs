@@ -47,7 +47,7 @@ pub(crate) struct Scan {
     chain: u32,
     sequence: u64,
     at: u64,
-    /// The number of bytes behind the last whole record, which a power cut has torn.
+    /// The number of bytes behind the last whole record: the rest of a record that a power cut has torn.
     pub torn: u64,
 }
 

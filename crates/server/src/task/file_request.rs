@@ -82,7 +82,7 @@ pub enum FileOp {
     OpenKept {
         /// The header of the image that the blocks belong to.
         header: Header,
-        /// The budget for kept blocks, which the copies of a disk share.
+        /// The budget for kept blocks, which all backups, replicas and snapshots of a disk share.
         room: Budget,
         /// Whether the file must exist, because the journal says that the task has begun.
         begun: bool,
@@ -133,14 +133,14 @@ pub enum FileOp {
         disk: DiskFacts,
         /// The most blocks that are at a time neither at their old nor at their new LBN.
         staging: u64,
-        /// Whether there must be a saved state.
+        /// Whether a saved state of the reorganisation must exist.
         begun: bool,
         /// The least number of acknowledged records that the saved state must have
         /// ([`Figures::records`](super::table::Figures::records)).
         records: u64,
         /// The task's random number, which the task's own copy of the plan has to name.
         number: u64,
-        /// Whether the copy may be of an older version, which wrote no such number.
+        /// Whether that copy may be of an older version, which wrote no random number.
         unnumbered: bool,
     },
     /// Do nothing. The reply comes when the disk's event loop has handled the other events: [`FileResult::Yielded`].

@@ -76,7 +76,7 @@ fn no_more_is_held_for_clients_than_the_bounds_say() {
         most / MIB
     );
 
-    // The client writes the same amount.
+    // The client also writes several times the bound.
     let data = vec![5; MIB];
     for cookie in 0..written {
         greedy.write_all(&request(1, cookie, 0, 32 << 20)).unwrap();

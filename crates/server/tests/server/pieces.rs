@@ -175,7 +175,8 @@ fn requests_in_pieces_are_whole_over_each_transport() {
     assert_eq!(server.end().requests, 12);
 }
 
-/// Only the part of the write that was sent is on the disk; the client's slot and memory are free again.
+/// If the connection is cut within a write, only the part that was sent is on the disk; the client's slot and memory
+/// are free again.
 #[test]
 fn a_connection_cut_between_pieces_harms_its_client_only() {
     let certificates = Certificates::new("cut");

@@ -36,7 +36,7 @@ impl Drop for PlacesDirectory {
     }
 }
 
-/// Returns why a place is refused, after looking it up by `openat2` and step by step with the same
+/// Returns why a file is refused, after looking it up by `openat2` and step by step with the same
 /// result.
 fn refused(places: &Places, path: &Path, how: How) -> String {
     let [why, other] = [Beneath::Best, Beneath::Steps].map(|beneath| {

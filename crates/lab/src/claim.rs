@@ -64,7 +64,7 @@ fn join(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
-/// A value of a claim.
+/// One of our values for a claim, with the band that it must lie in.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
     /// The description; empty if the claim is description enough.
@@ -146,7 +146,7 @@ pub enum Band {
     Within(f64, f64),
     /// This value or more.
     AtLeast(f64),
-    /// More than this value: for an order, in which equality is a failure.
+    /// More than this value: for a claim that one thing is greater than another, in which equality is a failure.
     Above(f64),
     /// This value or less.
     AtMost(f64),

@@ -68,7 +68,7 @@ impl Passed {
     }
 }
 
-/// The future place of the head, as far as the host knows.
+/// The place where the head comes to rest, as far as the host knows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rest {
     pub position: Position,
@@ -78,14 +78,14 @@ pub(crate) struct Rest {
     pub from: Instant,
 }
 
-/// The profile of a drive with the core outside, and the terms of the core.
+/// The profile of a drive with the core outside, and the conditions under which the core runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outer<'a> {
     pub profile: &'a Profile,
     pub terms: Terms,
 }
 
-/// The handicaps of a core outside, to see the cost of each.
+/// The handicaps under which a core outside runs. They can be left out to see the cost of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Terms {
     /// FAST'02's noise, harm bounded to 1%: the terms of the claims.
@@ -123,7 +123,7 @@ pub(crate) struct Head {
 }
 
 enum Mover {
-    /// Mechanics that the core in the drive moves; `busy` is the end of its accesses.
+    /// Mechanics that the core in the drive moves; `busy` is the end of the accesses under way.
     Core { mechanics: Box<Mechanics>, busy: Option<Instant> },
     /// A drive that gets commands.
     Drive { device: Box<Drive>, sent: BTreeMap<u64, Command> },
@@ -260,7 +260,7 @@ impl Head {
     }
 
     /// Returns where the head will be, and when. If the core is outside the drive, the place is the end of the last
-    /// command, and the time is `now` because it is unknown.
+    /// command, and the time is `now`, because the true time is unknown.
     pub fn rest(&self, now: Instant) -> Rest {
         let from = match &self.mover {
             Mover::Core { busy, .. } => busy.unwrap_or(now),

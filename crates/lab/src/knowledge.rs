@@ -11,11 +11,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use units::{Bytes, Cylinder, Head, Instant, Lbn, LbnRange, Op, Sectors};
 
-/// A built-in drive: its name in figures, and its name.
+/// A built-in drive: its name in figures, and the name of its profile.
 pub type Named = (&'static str, &'static str);
 
-/// The drives of FAST'02's measurements. The paper's claims are about the first unless it says otherwise; our version
-/// of the second is synthetic.
+/// The drives of FAST'02's measurements. The paper's claims are about the first unless they say otherwise; our
+/// profile of the second is synthetic.
 pub const DRIVES: [Named; 2] = [("Atlas 10K", ATLAS_10K), ("Cheetah 18LP", CHEETAH_18LP)];
 
 /// The drive of the paper's claims.
@@ -37,7 +37,7 @@ pub enum Knowledge {
 }
 
 impl Knowledge {
-    /// The kinds that each figure shows of each drive.
+    /// The kinds of knowledge that each figure shows for each drive.
     pub const FIGURES: [Self; 2] = [Self::True, Self::Probed];
 
     /// All kinds of knowledge.
@@ -191,7 +191,8 @@ impl KnownDrive {
         Ok((drive, self.overheads.map_or(overheads, |o| o.with_overlap(overlap).with_write_back(write_back))))
     }
 
-    /// Returns the configuration of a scheduler that corrects its knowledge, or takes it for the truth.
+    /// Returns the configuration of a scheduler that corrects this knowledge by completions, or takes it for the
+    /// truth.
     pub const fn believed(&self, config: OutsideConfig) -> OutsideConfig {
         match self.knowledge {
             Knowledge::True => config,

@@ -11,8 +11,8 @@ pub struct Numbers {
     pub rows: Vec<Vec<String>>,
 }
 
-/// Returns the numbers of a figure: a row for each bar, a row for each position on the horizontal axis, or the table
-/// unchanged.
+/// Returns the numbers of a figure in columns: a row for each bar, or for each position on the horizontal axis; a
+/// table is unchanged.
 pub fn numbers(figure: &Figure) -> Numbers {
     match &figure.kind {
         Kind::Stacked { parts, bars } => Numbers {

@@ -25,7 +25,7 @@ pub const POLICIES: [(PolicyName, &str); 3] = [
     (PolicyName::Sstf, "SSTF"),
 ];
 
-/// A way to schedule the foreground, and the work in its gaps.
+/// A way to schedule the foreground, and the background work in its gaps.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial {
     /// The foreground's policy.
@@ -60,7 +60,7 @@ pub struct Measured {
     pub predicted: f64,
     /// The percentage of commands that took whole revolutions longer than predicted.
     pub late: f64,
-    /// The net delay of foreground requests by detours, in percent of the foreground's time at the head.
+    /// The net delay of foreground requests that detours caused, in percent of the foreground's time at the head.
     pub harm: f64,
     /// The counts of the search for detours.
     pub planner: PlannerStats,
@@ -94,7 +94,7 @@ fn noiseless_bus() -> Behaviour {
 }
 
 impl Trial {
-    /// Returns the paper's scheduler over the black box with its default noise, with a scan.
+    /// Returns the trial of the paper's scheduler, with a scan, over the black box with its default noise.
     pub fn paper(policy: PolicyName, conservatism: Duration, requests: u64) -> Self {
         Self {
             policy,

@@ -24,7 +24,7 @@ pub struct Page<'a> {
 pub struct Entry<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,
-    /// The command that runs it.
+    /// The command that runs the experiment.
     pub command: &'a str,
     /// The outcome of the experiment.
     pub outcome: &'a Outcome,

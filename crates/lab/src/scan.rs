@@ -136,7 +136,7 @@ pub struct Scan {
     pub bytes: u64,
     /// The time from the scan's registration to its last block.
     pub took: Duration,
-    /// The share of `took` that the last twentieth of the blocks needed.
+    /// The share of `took` that the last twentieth of the scan's blocks needed.
     pub last5_time_share: f64,
     /// The head's time during the scan.
     pub head: HeadNanos,
@@ -174,7 +174,8 @@ impl Scan {
 pub struct Potential {
     /// The reading of wanted sectors in gaps.
     pub used: f64,
-    /// Moves to a third track, neither that before nor that of the foreground request, and back.
+    /// Moves to a third track and back; the other two are the track that the head comes from and that of the
+    /// foreground request.
     pub extra_seek: f64,
     /// Latency in which the head did nothing.
     pub unused: f64,
@@ -285,7 +286,7 @@ struct Scanning {
     run: Inside<Oltp>,
     app: ScanApp,
     scans: Vec<Scan>,
-    /// The head's time at the start of the present scan.
+    /// The head's times by use, up to the start of the present scan.
     head: HeadNanos,
 }
 

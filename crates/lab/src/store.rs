@@ -4,7 +4,7 @@ use crate::{Experiment, Outcome, Size};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The parameters, beside the experiment, on which an outcome depends.
+/// The parameters on which an outcome depends, except the experiment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     /// The release of the program.

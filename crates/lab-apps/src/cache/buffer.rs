@@ -20,7 +20,7 @@ pub(super) struct Flight {
     pub taken: Mask,
     /// The sectors that were dirty when the first bytes were handed out, and that have not been handed out.
     owed: Mask,
-    /// The cause of a forced write, if it was forced when the bytes were handed out.
+    /// The cause for which the write-back was forced; `None` if it was not forced when bytes were last handed out.
     pub cause: Option<Cause>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Buffer {
     pub dirty: Mask,
     /// A lower bound on the stamps of the dirty sectors.
     pub oldest: Stamp,
-    /// The stamp of the first write after bytes were handed out.
+    /// The stamp of the client's first write since bytes were handed out.
     late: Option<Stamp>,
     pub flight: Option<Flight>,
     pub task: Option<Task>,
@@ -58,7 +58,7 @@ pub(super) struct Buffer {
     pub write: Option<Foreground>,
     /// The foreground read under way.
     pub fill: Option<Foreground>,
-    /// The only job that the read is for, after a read of the whole block met a bad sector.
+    /// The only job that the read `fill` is for, because an earlier read of the whole block met a bad sector.
     pub fill_for: Option<Job>,
     /// Whether a read of the whole block met a bad sector.
     pub suspect: bool,
@@ -73,7 +73,7 @@ pub(super) struct Buffer {
     pub gift: bool,
     /// The time of the next try after a failed write-back.
     pub failed: Option<Instant>,
-    /// The number of registrations, by which a record of an earlier one is recognised.
+    /// The number of times that the buffer was registered; a record of an earlier registration has another number.
     pub registrations: u32,
     pub bytes: Vec<u8>,
 }
@@ -85,7 +85,7 @@ pub(super) enum Landed {
     NotOurs,
     /// Everything that was dirty is on the medium.
     Clean(Option<Cause>),
-    /// The buffer was dirtied again, or the write covered only a part.
+    /// The buffer was dirtied again, or the write covered only some of its dirty sectors.
     StillDirty(Option<Cause>),
 }
 
@@ -117,7 +117,8 @@ impl Buffer {
     pub fn landed(&mut self) -> Landed {
         let Some(flight) = self.flight.take() else { return Landed::NotOurs };
         let rest = self.dirty.without(flight.taken);
-        // An owed sector that was dirtied again has never been written, so the old stamp stays the oldest.
+        // If a sector is still owed, the old stamp stays the oldest, whether or not that sector was dirtied again: it
+        // has not been written since.
         if let (Some(late), true) = (self.late, flight.owed.is_empty()) {
             self.oldest = late;
         }
@@ -131,7 +132,7 @@ impl Buffer {
         Landed::StillDirty(flight.cause)
     }
 
-    /// Records that the medium refused the bytes; the sectors are still dirty.
+    /// Records that the medium refused the bytes handed out; the sectors are still dirty.
     pub fn not_landed(&mut self, retry: Instant) {
         self.flight = None;
         self.late = None;
@@ -152,7 +153,7 @@ impl Buffer {
         self.pins > 0 || self.fill.is_some() || self.write.is_some()
     }
 
-    /// Returns whether old bytes may still be on their way to the medium.
+    /// Returns whether bytes that were handed out may still be on their way to the medium.
     pub fn is_out(&self) -> bool {
         self.flight.is_some() || self.write.is_some()
     }

@@ -49,10 +49,10 @@ impl Default for Syncer {
     }
 }
 
-/// The way in which a write-back that cannot wait becomes foreground work.
+/// The way in which a write-back that cannot wait for free bandwidth becomes foreground work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Force {
-    /// The background task is promoted, as in the paper.
+    /// The background task is made foreground work, as in the paper.
     #[default]
     Promote,
     /// The background task is aborted and a foreground request is submitted.

@@ -24,7 +24,7 @@ impl Cache {
                 (Op::Write, false) => &mut self.tally.write_misses,
             } += 1;
             match there {
-                // Jobs of one block stay in order.
+                // A block's jobs stay in order: this one may not overtake jobs that already wait.
                 Some(slot) if !(self.waiting.has(block) || op.is_write() && self.is_closing(slot)) => {
                     self.apply(slot, job, now);
                 }
@@ -36,7 +36,8 @@ impl Cache {
     }
 
     /// Returns whether the slot is a victim whose write-back is under way. Such a buffer takes no new bytes:
-    /// otherwise it might stay dirty for ever, and the jobs that wait for its place would never end.
+    /// otherwise it might stay dirty for ever, and the jobs of other blocks that wait for this buffer would never
+    /// end.
     pub(super) fn is_closing(&self, slot: BufferIndex) -> bool {
         self.victims.contains(&slot) && self.pool.get(slot).is_out()
     }
@@ -118,7 +119,7 @@ impl Cache {
         let whole = Span { first: 0, len: self.block_range(block).len().get() as u32 };
         let wanted = if buffer.suspect { reader.span } else { whole };
         let missing = wanted.mask().without(buffer.valid);
-        // After an error, valid sectors in between are not read again: they may be bad on the medium.
+        // After an error, valid sectors between missing ones are not read again: they may be bad on the medium.
         let missing = if buffer.suspect { missing.first_run() } else { missing.hull() };
         let Some(missing) = missing else { return };
         let range = self.lbns(block, missing);
@@ -174,7 +175,7 @@ impl Cache {
             self.end_job(job, Some(Failure::Bad(bad)));
         }
         if self.pool.get(slot).readers.is_empty() {
-            // A block of which nothing could be read makes room.
+            // The buffer of a block of which nothing could be read is freed.
             self.pool.change(slot, |b| (b.suspect, b.dead) = (false, b.valid == Mask::EMPTY));
         }
         self.fill(slot);

@@ -88,12 +88,13 @@ pub struct Cache {
     pub(super) last_step: Instant,
     pub(super) requests: BTreeMap<RequestId, BufferIndex>,
     pub(super) next_request: u64,
-    /// The number of the last write; every write of a block has a number of its own.
+    /// The sequence number of the last write into a buffer; each part of a write that lies in another block has its
+    /// own.
     pub(super) sequence: u64,
     /// Whether the buffer daemon is cleaning down to the low watermark.
     pub(super) draining: bool,
     pub(super) next_look: Instant,
-    /// Whether a call came in that has not been acted on.
+    /// Whether a call came in that the cache has not acted on yet.
     pub(super) stale: bool,
     pub(super) outbox: VecDeque<Action>,
     pub(super) tally: CacheTally,
@@ -431,8 +432,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Returns the buffer that the parameter names, if its registration is the latest and `current` holds for the
-    /// buffer.
+    /// Returns the buffer that a registration's parameter names, if that registration is the buffer's latest and
+    /// `current` holds for the buffer.
     fn slot_of(&self, parameter: Parameter, current: impl Fn(&Buffer) -> bool) -> Option<BufferIndex> {
         let slot = usize::try_from(parameter.0 & u64::from(u32::MAX)).ok()?;
         let buffer = (slot < self.pool.len()).then(|| self.pool.get(slot))?;

@@ -4,7 +4,7 @@ use super::buffer::Buffer;
 use std::collections::{BTreeMap, BTreeSet};
 use units::Instant;
 
-/// A buffer's place in the pool.
+/// A buffer's index in the pool.
 pub(super) type BufferIndex = usize;
 
 /// The fields of a buffer by which the orders sort it. A change of these moves the buffer in the orders.
@@ -12,9 +12,10 @@ pub(super) type BufferIndex = usize;
 struct Keys {
     block: Option<u64>,
     used: u64,
-    /// The number of the oldest write in a buffer that is dirty and whose write-back has not failed.
+    /// The sequence number of the oldest unwritten write in a buffer that is dirty and whose write-back has not
+    /// failed.
     dirty: Option<u64>,
-    /// Whether a dirty buffer is not forced.
+    /// Whether the buffer has such an unwritten write and is not forced to be written.
     idle: bool,
     gift: bool,
     failed: Option<Instant>,
@@ -39,11 +40,12 @@ pub(super) struct Pool {
     slots: Vec<Buffer>,
     free: Vec<BufferIndex>,
     by_block: BTreeMap<u64, BufferIndex>,
-    /// All buffers with a block, the least recently used first.
+    /// All buffers that hold a block, the least recently used first.
     pub by_use: BTreeSet<(u64, BufferIndex)>,
-    /// Buffers that can be written back, the oldest first.
+    /// Dirty buffers whose write-back has not failed, the buffer with the oldest write first.
     pub dirty: BTreeSet<(u64, BufferIndex)>,
-    /// Dirty buffers that are not forced: the oldest first; the least recently used first; by block.
+    /// Those of the dirty buffers that are not forced: by their oldest write; the least recently used first; by
+    /// block.
     pub idle_by_age: BTreeSet<(u64, BufferIndex)>,
     pub idle_by_use: BTreeSet<(u64, BufferIndex)>,
     pub idle_by_block: BTreeSet<(u64, BufferIndex)>,
@@ -107,7 +109,7 @@ impl Pool {
         Some(slot)
     }
 
-    /// Frees a buffer; its memory stays.
+    /// Frees a buffer; its memory stays allocated.
     pub fn release(&mut self, slot: BufferIndex) {
         debug_assert!(self.slots[slot].is_evictable() && self.slots[slot].block.is_some());
         self.change(slot, |b| {

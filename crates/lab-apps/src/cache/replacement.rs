@@ -7,7 +7,7 @@ use super::pool::BufferIndex;
 use std::collections::BTreeSet;
 use units::Instant;
 
-/// Returns the first slot of an order for which `may` holds.
+/// Returns the first slot of the order for which `may` holds.
 pub(super) fn oldest(
     order: &BTreeSet<(u64, BufferIndex)>,
     may: impl Fn(BufferIndex) -> bool,
@@ -28,7 +28,8 @@ impl Cache {
             Replacement::SptfEvict => {
                 let least = least()?;
                 let is_clean = self.pool.get(least).is_evictable();
-                // If the oldest buffer is being written already, a nearer one gains nothing.
+                // If the least recently used buffer is being written already, a buffer nearer to the head would not
+                // be clean sooner.
                 let is_idle = self.pool.get(least).forced.is_none() && !self.pool.get(least).is_out();
                 let nearest = if is_clean || !is_idle { None } else { self.nearest(head, now) };
                 Some(nearest.unwrap_or(least))

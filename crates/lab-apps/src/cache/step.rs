@@ -124,7 +124,7 @@ impl Cache {
                 }
             }
             if needed == 0 {
-                // No job waits for a place any more, so no victim has to leave.
+                // No job waits for a buffer any more, so no victim has to leave.
                 self.victims.clear();
                 continue;
             }
@@ -194,7 +194,7 @@ impl Cache {
         self.touched.insert(slot);
     }
 
-    /// Adapts the task of each buffer that changed.
+    /// Registers, withdraws or promotes the background write of each buffer that changed.
     fn align(&mut self, sessions: &mut dyn Sessions) {
         while let Some(slot) = self.touched.pop_first() {
             self.align_one(sessions, slot);
@@ -280,7 +280,7 @@ impl Cache {
         }
         match sessions.promote(session, task.range) {
             Err(_) => return false,
-            // Either the whole task is under way, or the scheduler has no room for more foreground work.
+            // Either all of the task is already under way, or the scheduler has no room for more foreground work.
             Ok(0) => {
                 self.hurry.insert(slot);
             }

@@ -34,7 +34,7 @@ pub struct CacheTally {
     pub eviction: u64,
     /// Write-backs forced by a flush.
     pub flush: u64,
-    /// Write-backs, of all these kinds, after which the buffer was still dirty: it was written to meanwhile, or the
+    /// Write-backs, free or forced, after which the buffer was still dirty: it was written to meanwhile, or the
     /// write-back covered only a part of its dirty sectors.
     pub still_dirty: u64,
     /// Write-backs that the medium refused.

@@ -201,7 +201,7 @@ impl<S: Store> BlockCache<S> {
     /// Writes all dirty blocks, in the order of block numbers.
     pub fn write_all_back(&mut self) -> Result<(), S> {
         let mut dirty = Vec::with_capacity(self.dirty);
-        // A change is a use, so dirty blocks are near the newest end of the list.
+        // A change counts as a use, so dirty blocks are near the most recently used end of the list.
         let mut slot = self.newest;
         while dirty.len() < self.dirty
             && let Some(held) = self.slots.get(slot as usize)

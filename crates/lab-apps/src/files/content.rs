@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(first, PINNED);
     }
 
-    // From the formulas above, computed by another program.
+    // The first bytes of file 1, computed from the formulas above by another program.
     const PINNED: [u8; 12] = [0x22, 0xf9, 0x09, 0xa2, 0x8b, 0x69, 0x68, 0xe8, 0xb4, 0x94, 0xde, 0x31];
 
     proptest! {

@@ -53,7 +53,7 @@ pub struct FileSystem<S> {
     pub(super) cache: BlockCache<S>,
     /// The free blocks.
     pub(super) space: Numbers,
-    /// The free inodes, of those whose blocks have been begun.
+    /// The free inodes in those blocks of inodes that have been begun.
     pub(super) inodes: Numbers,
     pub(super) files: u32,
     /// New blocks that nothing points at yet.

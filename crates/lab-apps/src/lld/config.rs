@@ -89,7 +89,7 @@ pub enum LogConfigError {
         /// Bytes of a block.
         block: u64,
     },
-    /// The cleaner needs a segment to copy into, and one more for itself.
+    /// `minimum_free` is below 2: the cleaner copies into one free segment, so at least one more must be free.
     #[error("minimum_free is {0}; give at least 2: the cleaner copies into one")]
     TooFewFree(u32),
     /// Nothing would be left for data.

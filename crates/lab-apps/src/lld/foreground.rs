@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use thiserror::Error;
 use units::{Instant, LbnRange};
 
-/// The way in which the cleaner reads live blocks. OSDI'00 does not say how LLD reads them.
+/// The way in which the foreground cleaner reads live blocks. OSDI'00 does not say how LLD reads them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reads {
     /// One live block at a time.
@@ -36,7 +36,7 @@ pub enum CleanError {
     /// Every segment is full of live data.
     #[error("{free} segments are free and cleaning would gain nothing; trim some blocks")]
     NothingToGain {
-        /// The number of segments that are free or will be when the memory is written out.
+        /// The number of segments that are free, or will be when the segments in memory are written out.
         free: u32,
     },
     /// A block cannot be moved. Its segment is skipped from now on; call again to clean others.
@@ -63,8 +63,8 @@ pub struct ForegroundTally {
 #[derive(Clone, Debug)]
 struct CleanedSegment {
     segment: SegmentIndex,
-    /// The sequence of the segment when it was chosen: if it was freed and written again meanwhile, none of its slots
-    /// are wanted.
+    /// The sequence of the segment when it was chosen: if the segment was freed and written again meanwhile, none of
+    /// its slots are wanted.
     writing: Sequence,
     /// Slots to read: the first, and their number.
     runs: VecDeque<(u32, u32)>,

@@ -333,8 +333,8 @@ impl FreeCleaner {
         let live = slots.len() as u32;
         self.tally.registered += u64::from(live);
         self.tally.victims += 1;
-        // The segment counts as a victim from here on, so that its tasks are found again if the scheduler refuses the
-        // rest.
+        // The segment counts as a victim from here on: if the scheduler refuses some of its tasks, those registered
+        // before are found again.
         let victim = self.victims.entry(segment).or_insert(Victim { writing, live, tasks: BTreeSet::new() });
         register(log, sessions, session, segment, slots.into_iter(), &mut victim.tasks, &mut self.runs)
     }

@@ -80,10 +80,10 @@ pub enum WriteError {
 /// The reason for which a copy was not made. The block stays where it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CopyError {
-    /// There is no room for now.
+    /// There is no room for the copy for now.
     #[error(transparent)]
     NoRoom(#[from] WriteError),
-    /// The data do not have their checksum.
+    /// The data read do not have the checksum that the log recorded for them.
     #[error("{block} came back from LBN {range} with checksum {found:#010x} instead of {expected:#010x}")]
     Corrupt {
         /// The logical block.
@@ -102,7 +102,8 @@ pub enum CopyError {
 #[error("{0} is not what pending_write asked for; report writes in that order, each once")]
 pub struct NotPending(pub SegmentIndex);
 
-/// The party that room is made for. The foreground cleaner may use segments that are reserved from the others.
+/// The party for which room is made in the open segment. The foreground cleaner may use segments that are reserved
+/// from the other parties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     /// The client, which leaves the last free segment to the foreground cleaner, and waits while that works.
@@ -471,7 +472,7 @@ impl Log {
             Room::Tombstone => open.has_tombstone_room(),
         };
         // The foreground cleaner fills the last free segment with the live blocks of one segment, which then becomes
-        // free. If blocks of others took that room, no segment would.
+        // free. If blocks from other segments took that room, no segment would become free.
         if who == Who::FreeCleaner && self.soon_free_segments() == 0 {
             return Err(WriteError::NeedsCleaning { free: 0 });
         }
@@ -488,7 +489,7 @@ impl Log {
             Who::Cleaner => 0,
         };
         if free <= keep {
-            // Writing out may free segments.
+            // Writing the pending segment out may free segments.
             return Err(match self.pending_write() {
                 Some(_) => WriteError::WriteOut,
                 None => WriteError::NeedsCleaning { free },
@@ -517,7 +518,7 @@ impl Log {
         self.segments[open.segment.index()].live += 1;
         self.mapped += 1;
         if full {
-            // If as many segments wait as may, the open one is sealed when room is next needed.
+            // If the most permitted segments wait already, the open one is sealed later, when room is needed.
             let _ = self.seal();
         }
     }

@@ -81,7 +81,7 @@ impl Open {
         slot
     }
 
-    /// Fills a slot again.
+    /// Fills a slot, whether it is vacant or not.
     pub fn set(&mut self, slot: u32, entry: SlotEntry, data: &[u8], copied: bool) {
         let at = (slot as usize + 1) * self.block_bytes;
         self.bytes[at..at + self.block_bytes].copy_from_slice(data);

@@ -16,7 +16,8 @@ pub enum State {
     Waiting,
     /// The segment is on the medium, and some of it is live.
     Written,
-    /// Nothing in the segment is live once the segment of this sequence is durable; until then a crash would need it.
+    /// Nothing in the segment is live once the segment of this sequence is durable; until then recovery from a crash
+    /// would need this one.
     Emptied {
         /// The sequence of the segment that must be durable.
         after: Sequence,
@@ -53,7 +54,7 @@ pub struct SegmentInfo {
     pub modified: Instant,
 }
 
-/// A row of the table.
+/// The log's own record of a segment.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     pub state: State,

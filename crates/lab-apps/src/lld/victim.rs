@@ -39,7 +39,8 @@ impl Candidate {
         self.used < self.whole
     }
 
-    /// Compares by worth; then by the amount to move, then by place.
+    /// Returns whether this candidate is the better one: by more worth, then by less to move, then by the lower
+    /// index.
     fn beats(&self, other: &Self) -> bool {
         // A summary fits into its block and a segment into a gigabyte, so there are fewer than 2^13 slots: the
         // products stay below 2^107.

@@ -74,8 +74,8 @@ impl ColumnSummary {
             return None;
         }
         let (n, size) = (u128::from(self.count), self.sum.unsigned_abs());
-        // n squares - sum^2 in integers if they do not overflow: a difference of large floats would have no correct
-        // digits.
+        // n times the sum of squares less the square of the sum, in integers if they do not overflow: a difference of
+        // large floats would have no correct digits.
         let scatter = match (n.checked_mul(self.squares), size.checked_mul(size)) {
             (Some(a), Some(b)) => a.saturating_sub(b) as f64 / n as f64,
             _ => (self.squares as f64 - size as f64 * (size as f64 / n as f64)).max(0.0),

@@ -242,7 +242,7 @@ impl Estimator {
         }
         match whole {
             true => Some(0.0),
-            // Pages that are all equal tell nothing about those that were not read.
+            // If the pages read are all equal, they tell nothing about those that were not read.
             false => (variance > 0.0).then(|| self.level.quantile(freedom) * variance.sqrt()),
         }
     }
@@ -306,7 +306,7 @@ mod tests {
             for number in 0..pages {
                 let whole: u64 = estimator.joined().iter().map(|s| s.pages).sum();
                 assert_eq!(whole, pages);
-                // In strides of 3, which is coprime to all these numbers.
+                // The pages come in strides of 3, which has no common divisor with any of the page counts.
                 estimator.page(PageNumber::new(number * 3 % pages), &Filter::All, &[Sale::default()]);
             }
             assert!(estimator.joined().iter().map(|s| s.moments.pages).sum::<u64>() == pages);

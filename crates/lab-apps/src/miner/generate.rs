@@ -72,7 +72,8 @@ fn draw(key: u64, counter: u64) -> u64 {
     mix(key.wrapping_add(counter.wrapping_add(1).wrapping_mul(GOLDEN)))
 }
 
-/// Returns a number in `0..n` from 32 random bits, by multiplication; off by 2^-32 n at most.
+/// Returns a number in `0..n` from 32 random bits, by multiplication; its probability is off by a share of at most
+/// 2^-32 n.
 #[inline]
 fn below(bits: u32, n: u32) -> u32 {
     ((u64::from(bits) * u64::from(n)) >> 32) as u32

@@ -171,7 +171,7 @@ pub enum Statistic {
     Sum(Column),
     /// The mean of a column.
     Mean(Column),
-    /// The share of these records among all.
+    /// The share, among all records, of those that pass the filter.
     Proportion,
 }
 
@@ -199,7 +199,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Returns the number, in percent.
+    /// Returns the confidence level, in percent.
     pub fn percent(self) -> u32 {
         match self {
             Self::Percent90 => 90,
@@ -234,7 +234,8 @@ pub enum Ask {
         /// The end of the order.
         end: End,
     },
-    /// The number of records with values in each step of `width` from `start` on; and below, and above.
+    /// The number of records with values in each step of `width` from `start` on; and the numbers of records below
+    /// and above these steps.
     Histogram {
         /// The column.
         of: Column,

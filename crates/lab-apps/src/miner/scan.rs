@@ -160,7 +160,7 @@ impl Miner {
         Ok(Self { plan, session, task: Some(task), mined, once: Once::default(), scans: 0, next_look })
     }
 
-    /// Returns the session, whose records are for this miner.
+    /// Returns the session; the host passes every [`Record`] of it to this miner.
     pub fn session(&self) -> SessionId {
         self.session
     }

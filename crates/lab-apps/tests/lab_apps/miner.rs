@@ -132,7 +132,7 @@ fn check_summary(summary: &ColumnSummary, values: &[i64]) {
     assert_eq!((summary.min(), summary.max()), (values.iter().copied().min(), values.iter().copied().max()));
     assert_eq!(summary.mean(), (!values.is_empty()).then(|| sum as f64 / values.len() as f64));
     let Some(variance) = summary.variance() else { return assert!(values.len() < 2) };
-    // Another formula, centred on the mean, in floats: nearly as exact.
+    // The variance by another formula, in floats, centred on the mean: nearly as exact.
     let mean = summary.mean().unwrap();
     let about = values.iter().map(|&v| (v as f64 - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64;
     assert!((variance - about).abs() <= 1e-9 * (about + 1e-6 * mean.abs()).max(1e-9), "{variance} {about}");

@@ -43,7 +43,7 @@ pub(crate) enum HostError {
     Stuck(Instant),
 }
 
-/// The counts up to an instant.
+/// The host's counts from its start up to an instant.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub at: Instant,
@@ -52,9 +52,9 @@ pub(crate) struct Counts {
     /// The sum of the response times of the reads counted in `waited`.
     pub response: Duration,
     pub cache: CacheTally,
-    /// Sectors written in gaps.
+    /// Sectors that write-backs wrote in gaps.
     pub in_gaps: u64,
-    /// Sectors written in the foreground.
+    /// Sectors that write-backs wrote in the foreground.
     pub in_foreground: u64,
     /// Bytes that the scrubber has read.
     pub scrubbed: u64,

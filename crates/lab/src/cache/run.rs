@@ -17,7 +17,7 @@ use workload::{ConfigError, RandomConfig};
 /// The size of the client's requests and of the cache's buffers.
 pub(crate) const BLOCK: Bytes = Bytes::new(4096);
 
-/// The ratio of the paper's drive (18 GB) to ours (9.2 GB): caches shrink with it, to the same share of the drive.
+/// The ratio of the paper's drive (18 GB) to ours (9.2 GB). Caches are smaller by it: the same share of the drive.
 const DRIVE_SIZE_RATIO: u64 = 2;
 
 /// The paper's largest cache, in MB, the only cache whose size the text gives.
@@ -138,7 +138,7 @@ impl CacheSetUp {
         let volume = LbnRange::new(Lbn::ZERO, Sectors::new(capacity - capacity % block.get()));
         let scheduler = Config::default()
             .with_policy(PolicyName::Sptf)
-            // The daemon may force the whole of the largest cache at once.
+            // The daemon may force write-backs of all buffers of the largest cache at once.
             .with_most_pending(1 << 20)
             .with_sharing(self.sharing)
             .with_seed(self.seed);
@@ -262,7 +262,7 @@ fn watch(set_up: &CacheSetUp) -> Result<WindowResult, HostError> {
     }
     let began = host.counts();
     let marks = set_up.watermarks();
-    // The counts at the ends of the daemon's bursts.
+    // The host's counts at the ends of the buffer daemon's bursts.
     let mut ends: Vec<Counts> = Vec::new();
     let mut was_high = false;
     let end = warm + set_up.window;
@@ -281,7 +281,7 @@ fn watch(set_up: &CacheSetUp) -> Result<WindowResult, HostError> {
     })
 }
 
-/// The results of the same calls with and without free write-backs.
+/// The results of the client's same calls with free write-backs and without them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PairedRuns {
     pub(crate) free: WindowResult,

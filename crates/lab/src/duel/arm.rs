@@ -1,4 +1,5 @@
-//! The arm's time that a drive leaves while it serves requests alone: a bound on the background work of a host.
+//! The time in which a drive's arm transfers nothing while the drive serves the foreground without background work: a
+//! bound on the background work that a host can add.
 
 use drive::{BlackBox, Breakdown, Command, CommandError, Drive, Reply, Served};
 use units::{Bytes, CacheOps, Duration, Instant, Sectors};
@@ -21,7 +22,7 @@ struct ArmWork {
     bytes_per_s: f64,
 }
 
-/// Millions of bytes a second that would pass the head in parts of the arm's time.
+/// The millions of bytes that would pass the head in each part of the arm's time, for each second of the whole run.
 ///
 /// If the arm serves the foreground in the drive's own order and at its own times, no scheduler can read more in such
 /// a part, however well it predicts: the bound assumes that background commands cost nothing and that all sectors are
@@ -66,7 +67,7 @@ impl WatchedDrive {
         Self { drive, work: Vec::new() }
     }
 
-    /// Records the work that the arm has begun at `now`.
+    /// Records the work that the arm has begun by `now`, if any.
     fn look(&mut self, now: Instant) {
         let end = self.drive.arm_free_at();
         if end > now && self.work.last().is_none_or(|last| last.end < end) {
@@ -93,7 +94,7 @@ impl WatchedDrive {
         }
     }
 
-    /// Returns the bytes that would pass the head until `end`, by parts of the arm's time.
+    /// Returns the bytes that would pass the head in each part of the arm's time, for each second up to `end`.
     pub fn passing(&self, end: Instant) -> PassingMb {
         let all = end.saturating_since(Instant::ZERO).as_secs_f64();
         let mut parts = PassingMb::default();
@@ -207,7 +208,7 @@ mod tests {
         let (idle, all) = (parts.idle(), parts.always);
         assert!((0.70..0.76).contains(&(parts.idle_behind_reads / all)), "{parts:?}");
         assert!((0.22..0.25).contains(&(parts.idle_behind_writes / all)), "{parts:?}");
-        // The arm has served four requests, each in at most the time of a full stroke and a revolution.
+        // The arm has served four requests, each in at most the time of a full-stroke seek and a revolution.
         assert!(idle > 0.97 * all && idle < all, "{parts:?}");
         let revolution = drive.drive.model().rpm().revolution();
         let most = revolution.as_secs_f64() / 4.0 * drive.work[0].bytes_per_s / 1e6 * 1.01;

@@ -61,7 +61,7 @@ pub struct Result {
     pub passing: PassingMb,
 }
 
-/// The first requests of a source: a run ends when the last of them is done.
+/// The first `left` requests of a source: a run ends when the last of them is done.
 struct First<S> {
     source: S,
     left: u64,
@@ -98,7 +98,7 @@ impl Observer for ByArrival {
 }
 
 impl Contest {
-    /// Lets a contestant serve the requests.
+    /// Lets a contestant serve the contest's requests.
     ///
     /// # Errors
     /// The drive or the load does not exist, or requests arrive faster than they can be served.

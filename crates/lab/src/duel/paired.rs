@@ -14,7 +14,7 @@ const BLOCKS: usize = 24;
 /// The number of resamples of the bootstrap.
 const RESAMPLES: usize = 400;
 
-/// The share of resamples at or below the upper end: a one-sided confidence of 95%.
+/// The share of resamples that are at or below the upper end of the confidence interval: one-sided, 95%.
 const CONFIDENCE: f64 = 0.95;
 
 /// The excess of one contestant's response times over another's, in percent; negative if they are shorter.

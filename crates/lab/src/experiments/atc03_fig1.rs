@@ -86,7 +86,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-/// Returns the steps of times in ascending order: the mean of each, and its share.
+/// Returns the steps that times in ascending order form: the mean time of each, and its share of the times.
 fn steps(times: &[f64]) -> Vec<(f64, f64)> {
     let chunks = times.chunk_by(|a, b| b - a < STEP_MS);
     let mean = |step: &[f64]| step.iter().sum::<f64>() / step.len() as f64;

@@ -1,4 +1,4 @@
-//! ATC'03, figure 2: the summary of a distance's samples that the table should keep.
+//! ATC'03, figure 2: the summary (mean, median, ...) of a distance's samples that SMTF's table should keep.
 
 use crate::set_up::drive;
 use crate::smtf::{Bench, COMPRESSION_FACTOR, Scheduler, SmtfTally, Week};
@@ -75,12 +75,12 @@ struct Comparison {
     mean: f64,
     next: f64,
     ahead: f64,
-    /// How much slower the best traditional scheduler is than SMTF by the minimum.
+    /// How much slower the best traditional scheduler is than SMTF by the minimum of each distance's samples.
     minimum: f64,
 }
 
 impl Comparison {
-    /// Compares the runs, which are in the order of [`schedulers`].
+    /// Compares one run of each scheduler, in the order of [`schedulers`].
     fn of(row: &[SmtfTally]) -> Option<Self> {
         let [optimal, mean, others @ .., minimum, fcfs, sstf, c_look] = row else { return None };
         let time = |t: &SmtfTally| t.busy.as_secs_f64();

@@ -42,7 +42,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     };
     let runs = lab.map(Metric::ALL, |metric| run(metric, COMPRESSION_FACTOR))?;
     let crowded = lab.map(Metric::ALL, |metric| run(metric, week.factor(COMPRESSION_FACTOR)))?;
-    // The first run is that of SMTF by the mean.
+    // The first run is that of SMTF by the mean of each distance's samples.
     let Some((_, by_mean)) = runs.first() else { return Err(LabError::new("the mean", "no run of it")) };
     let demerits: Vec<f64> = by_mean.others.iter().map(|times| demerit_ms(times, &by_mean.taken)).collect();
     let own: Vec<f64> = runs.iter().map(|(_, judge)| demerit_ms(&judge.chosen, &judge.taken)).collect();
@@ -119,22 +119,22 @@ fn distribution(label: &str, times: &[f64]) -> Line {
     Line::new(label, places)
 }
 
-/// SMTF, with a record of the predictions for its choices and of the true times, in ms.
+/// SMTF that records, for each choice, the predicted times and the true time, ms.
 struct Judge {
     smtf: FromOutside,
     disk: Arc<DriveModel>,
     tables: Vec<Survey>,
-    /// The predictions for the chosen requests by the summary by which SMTF chose.
+    /// The times of the chosen requests as predicted by the summary (such as the mean) by which SMTF chose.
     chosen: Vec<f64>,
-    /// The predictions for the chosen requests by each summary.
+    /// The times of the chosen requests as predicted by each summary.
     others: Vec<Vec<f64>>,
-    /// The true times of requests of 1 KB at the chosen places.
+    /// The true times of requests of 1 KB, the size of probes, at the LBNs of the chosen requests.
     taken: Vec<f64>,
 }
 
 impl Judge {
     fn new(disk: &Arc<DriveModel>, table: &Surveyed, metric: Metric) -> Self {
-        // Only the choices by the mean are compared with the predictions of all summaries.
+        // Only the choices of SMTF by the mean are compared with the predictions of all summaries.
         let all = if metric == Metric::Mean { Metric::ALL.as_slice() } else { &[] };
         Self {
             smtf: FromOutside::smtf(table.by(metric)),

@@ -1,4 +1,4 @@
-//! ATC'03, figure 4: the number of samples of a distance that is enough.
+//! ATC'03, figure 4: the number of samples of each distance that SMTF's table needs.
 
 use crate::set_up::drive;
 use crate::smtf::{Bench, COMPRESSION_FACTOR, Scheduler, SmtfTally, Week};

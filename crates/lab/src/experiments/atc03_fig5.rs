@@ -1,4 +1,4 @@
-//! ATC'03, figure 5: mean times by distance are two bands of teeth along the seek curve.
+//! ATC'03, figure 5: the mean times, plotted by distance, form two toothed bands along the seek curve.
 
 use crate::set_up::drive;
 use crate::smtf::Probe;
@@ -22,15 +22,15 @@ pub const EXPERIMENT: Experiment = Experiment {
 const NAME: &str = "mimic-base";
 const PROBES: u32 = 100;
 
-/// The number of samples of a mean for measuring how straight the edges are: with 100 samples the random error is as
-/// large as the quantity measured.
+/// The number of samples in a mean from which the straightness of the teeth's edges is measured: with 100 samples the
+/// random error is as large as the quantity measured.
 const EDGE_SAMPLES: u32 = 1_000;
 
-/// The tracks of a window, and the number of distances probed in it.
+/// The width of a window in tracks, and the number of distances probed in it.
 const WINDOW_TRACKS: i64 = 4;
 const WINDOW_PROBES: i64 = 96;
 
-/// The tracks of the close-up, and the sectors from one of its distances to the next.
+/// The longest distance of the figure's close-up in tracks, and the sectors from one of its distances to the next.
 const CLOSE_TRACKS: i64 = 16;
 const CLOSE_STEP_SECTORS: i64 = 2;
 
@@ -68,8 +68,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let (narrowest, widest) =
         widths.iter().fold((f64::INFINITY, 0.0f64), |(low, high), w| (low.min(*w), high.max(*w)));
     let mean_width = widths.iter().sum::<f64>() / widths.len() as f64;
-    // The lower edge is the minimum of each window. A line is fitted to it over the root of the distance up to the
-    // bend of the seek curve, and over the distance beyond the bend.
+    // The lower edge of the bands is the minimum of each window. Lines are fitted to it: against the root of the
+    // distance up to the bend of the seek curve, and against the distance beyond the bend.
     let edge = |short: bool, of: fn(f64) -> f64| {
         let these = windows.iter().filter(|w| (w.distance.abs() < sectors.bend) == short);
         fit(&these.map(|w| (of(w.distance.abs() as f64), w.low)).collect::<Vec<_>>())
@@ -145,7 +145,8 @@ impl Shape {
         let revolutions = |of: &model::profile::Revolutions| of.angle().map(units::Angle::as_revolutions);
         let skews = revolutions(&zone.track_skew).zip(revolutions(&zone.cylinder_skew));
         let (own, cylinder) = skews.ok_or_else(|| failed("its skews are not known"))?;
-        // A head switch follows each track of a cylinder except the last, which a move to the next cylinder follows.
+        // The skew between tracks, on average: all tracks of a cylinder but the last are followed by a head switch,
+        // the last by a move to the next cylinder.
         let skew = (own * (heads - 1.0) + cylinder) / heads;
         Ok(Self {
             track,
@@ -155,7 +156,7 @@ impl Shape {
         })
     }
 
-    /// Returns `count` distances in each direction; half of them grow as squares.
+    /// Returns `count` distances in each direction; the shorter half of them grow as squares.
     fn windows(&self, count: i64) -> Vec<i64> {
         let longest = self.capacity * 9 / 10;
         let least = WINDOW_TRACKS * self.track;
@@ -175,8 +176,8 @@ fn fit(points: &[(f64, f64)]) -> f64 {
     both * both / (mean(&|p| (p.0 - x).powi(2)) * mean(&|p| (p.1 - y).powi(2)))
 }
 
-/// Returns the period in sectors with the highest autocorrelation of the times, between half a track and one and a
-/// half.
+/// Returns the length of a tooth: the period of the times, in sectors, with the highest autocorrelation, between half
+/// a track and one and a half tracks.
 fn tooth(close: &[(i64, f64)], track: i64) -> i64 {
     let mean = close.iter().map(|(_, ms)| ms).sum::<f64>() / close.len() as f64;
     let like = |steps: usize| {
@@ -188,8 +189,8 @@ fn tooth(close: &[(i64, f64)], track: i64) -> i64 {
     lags.max_by(|a, b| like(*a as usize).total_cmp(&like(*b as usize))).unwrap_or(0) * CLOSE_STEP_SECTORS
 }
 
-/// Returns how far the midpoint of two distances, `apart` sectors from each other, is off the line between them: the
-/// median, in percent.
+/// Returns how far the time at the midpoint of two distances, `apart` sectors from each other, is off the line
+/// between the times at these two: the median, in percent.
 fn line_error(close: &[(i64, f64)], apart: i64) -> f64 {
     let half = (apart / 2 / CLOSE_STEP_SECTORS) as usize;
     let ends = close.iter().zip(close.iter().skip(2 * half));

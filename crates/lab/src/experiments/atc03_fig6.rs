@@ -30,10 +30,10 @@ pub const EXPERIMENT: Experiment = Experiment {
 const POINTS: [u32; 6] = [1, 2, 3, 4, 5, 10];
 const ERRORS_PERCENT: [u32; 6] = [1, 2, 5, 10, 15, 20];
 
-/// Our own rule: each range must pass the check points of Table 2 twice (decision 0020).
+/// Our own rule: each interpolated range of distances must pass the check points of Table 2 twice (decision 0020).
 const TWICE: CheckPoints = CheckPoints::TABLE_2.confirmed(2);
 
-/// The number of interpolated values that are compared with the mean of their samples.
+/// The number of interpolated values that are compared with the mean of the samples at their distances.
 const COMPARED_VALUES: u64 = 2_000;
 
 /// The result of interpolation by one rule.
@@ -207,7 +207,7 @@ fn off(table: &Table, bench: &Bench, reach: Sectors, seed: u64) -> Off {
         if knots.binary_search(&distance).is_ok() {
             continue;
         }
-        // A place from which no distance leads below zero; the table of samples draws places of its own.
+        // An LBN from which no distance leads below LBN 0; `exact` draws the places of its samples itself.
         let last = Last { op: Op::Read, lbn: Lbn::new(1 << 40) };
         let start = Lbn::new((1u64 << 40).saturating_add_signed(distance));
         let request =

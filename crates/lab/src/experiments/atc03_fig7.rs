@@ -41,7 +41,7 @@ const DISKS: [&str; 8] = [
 /// The factor by which the number of samples is raised, to see how much of the remaining error is due to few samples.
 const SAMPLES_FACTOR: u32 = 4;
 
-/// Our own rule: each range must pass the check points of Table 2 twice (decision 0020).
+/// Our own rule: each interpolated range of distances must pass the check points of Table 2 twice (decision 0020).
 const TWICE: CheckPoints = CheckPoints::TABLE_2.confirmed(2);
 
 /// How much slower than greedy-optimal each scheduler is on one disk, in percent.
@@ -57,12 +57,12 @@ struct Slowdown {
     all: f64,
     /// SMTF with [`SAMPLES_FACTOR`] times the samples of each distance.
     sampled: f64,
-    /// The loss of the choices of `all` relative to the best of their queues.
+    /// The time that SMTF with samples of all distances loses because its choices are not the best of their queues.
     behind: Behind,
     /// The mean number of waiting requests at a choice.
     queue: f64,
-    /// The angle, in revolutions, by which two requests of one distance may differ because of one more cylinder
-    /// boundary.
+    /// The angle, in revolutions, by which the targets of two moves over the same distance may differ because one of
+    /// them crosses one more cylinder boundary.
     crossing: f64,
 }
 
@@ -71,7 +71,7 @@ struct Slowdown {
 enum TraceSpeed {
     /// The trace at the paper's compression.
     Letter,
-    /// The trace at the speed at which it has the request rate of the paper's trace at the paper's compression.
+    /// The trace at the speed that gives it the request rate of the paper's trace at the paper's compression.
     Crowded,
 }
 
@@ -229,17 +229,17 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-/// The loss of the choices of one run relative to the best of their queues.
+/// The time that the choices of one run lose relative to the best choice from each queue.
 struct Behind {
     /// The share of choices that lose more than half a revolution, in percent.
     late: f64,
-    /// The loss of these choices, in percent of the loss of all choices.
+    /// The time lost by these late choices, in percent of the time lost by all choices.
     of_all: f64,
-    /// The loss of all choices, in percent of the time at the disk.
+    /// The time lost by all choices, in percent of the time that requests spent at the disk.
     lost: f64,
 }
 
-/// A chooser that compares each choice with the best one.
+/// A chooser that compares each choice of `inner` with the best one.
 struct Regrets {
     inner: FromOutside,
     disk: Arc<DriveModel>,

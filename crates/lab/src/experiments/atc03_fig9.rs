@@ -156,8 +156,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let set = find(Contender::Online(SET))?;
     let interpolating = find(Contender::Online(SET_INTERPOLATING))?;
     let last = |days: &[f64]| days.last().copied().unwrap_or(f64::NAN);
-    // Returns the slowdown relative to SSTF on the worst day, in percent. The slowdowns of both are relative to the
-    // same off-line run.
+    // Returns how much slower than SSTF a scheduler is on its worst day, in percent. `days` and `sstf` are slowdowns
+    // relative to the same off-line run.
     let worse = |days: &[f64]| {
         let ratios = days.iter().zip(sstf).map(|(a, b)| ((100.0 + a) / (100.0 + b) - 1.0) * 100.0);
         ratios.fold(f64::NEG_INFINITY, f64::max)

@@ -156,13 +156,13 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     })
 }
 
-/// The mean times of requests at one drive by scheduler, ms.
+/// The mean times of requests at one drive under each scheduler, ms.
 struct Row {
     drive: String,
     local: bool,
     /// SPTF by the true profile.
     sptf: f64,
-    /// SPTF by the probed profile, and whether the probe succeeded with noise.
+    /// SPTF by the probed profile; and whether the probe succeeded in spite of the noise.
     probed: f64,
     through_noise: bool,
     offline: f64,
@@ -238,8 +238,8 @@ impl Row {
         slower(self.offline, self.sptf)
     }
 
-    /// Returns by how many points each step except the first slows off-line SMTF further relative to SPTF, noise
-    /// last.
+    /// Returns, for each of [`STEPS`] except the first and then for the noise, by how many percentage points it slows
+    /// off-line SMTF further relative to SPTF.
     fn added(&self) -> Vec<(&'static str, f64)> {
         let lags: Vec<f64> = self.steps.iter().map(|step| step.lag).chain([self.lag()]).collect();
         let names = self.steps.iter().skip(1).map(|step| step.what).chain(["noise"]);
@@ -313,10 +313,10 @@ fn describe_lag(rows: &[Row], local: bool) -> String {
 
 /// The progress of on-line SMTF toward off-line SMTF: mean times over the last tenth of the requests so far, ms.
 struct Learning {
-    /// After a quarter of the requests and after all: their number, the time, and the share of the distances to waiting
-    /// requests with a known time, in percent.
+    /// After a quarter of the requests and after all: their number, the mean time, and the percentage of waiting
+    /// requests at a distance whose time is known.
     after: [(u64, f64, f64); 2],
-    /// The time after a quarter of the requests, if learning starts from the probed table.
+    /// The mean time after a quarter of the requests if learning starts from the probed table.
     from_table: f64,
 }
 
@@ -351,7 +351,7 @@ impl Learning {
     }
 }
 
-/// A chooser that counts the known distances to waiting requests at each choice.
+/// A chooser that counts, at each choice, the waiting requests at a distance whose time is known.
 struct Asks {
     inner: FromOutside,
     asked: u64,
@@ -384,16 +384,16 @@ struct Swap {
     too_soon: u32,
     /// The number of requests from the swap to the end of the part in which the swap was noticed.
     noticed_after: Option<usize>,
-    /// The mean time of the last parts, ms, of a learner that begins with the second drive, after the same number of
-    /// requests as after the swap.
+    /// The mean time, over the last parts of as many as follow the swap, of a learner that begins with the second
+    /// drive, ms.
     fresh: f64,
     sptf: [f64; 2],
     sstf: [f64; 2],
 }
 
 const PARTS: usize = 40;
-/// The number of last parts whose mean is compared with a learner that began with the second drive: in one part alone
-/// the random error is as large as the permitted difference.
+/// The number of parts at the end of a run whose mean is compared with that of a learner that began with the second
+/// drive: in one part alone the random error is as large as the permitted difference.
 const COMPARED_PARTS: usize = 5;
 
 impl Swap {
@@ -444,14 +444,14 @@ impl Swap {
         })
     }
 
-    /// Returns the mean time of the last parts, ms.
+    /// Returns the mean time of the last `COMPARED_PARTS` parts, ms.
     fn end(&self) -> f64 {
         let last = &self.parts[self.parts.len().saturating_sub(COMPARED_PARTS)..];
         last.iter().sum::<f64>() / last.len() as f64
     }
 
-    /// Returns the mean times of the last part before the swap, of the first part after it, and of the last parts,
-    /// ms.
+    /// Returns the mean times of the last part before the swap, of the first part after it, and of the last
+    /// `COMPARED_PARTS` parts, ms.
     fn ends(&self) -> [f64; 3] {
         let part = |i: usize| self.parts.get(i).copied().unwrap_or(f64::NAN);
         [part(PARTS / 2 - 1), part(PARTS / 2), self.end()]

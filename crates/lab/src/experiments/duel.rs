@@ -43,14 +43,15 @@ const SHARES_PPM: [u32; 5] = [30_000, 100_000, 200_000, 400_000, 700_000];
 const SMALL_READ_SECTORS: Sectors = Sectors::new(128);
 const LARGE_READ_SECTORS: Sectors = Sectors::new(2_048);
 
-/// The largest ratio that is shown; a larger ratio, such as that to a bandwidth of zero, is shown as this one.
+/// The largest ratio of bandwidths that is shown; a larger one, such as that to a bandwidth of zero, is shown as
+/// this.
 const RATIO_MAX: f64 = 1_000.0;
 
 /// The harm in percent at which a figure ends. A contestant with more harm stands at the edge with its harm in its
-/// name, because on an axis up to a rival's 2,000% all others would lie on each other.
+/// name: on an axis up to a rival's 2,000% all other contestants would lie on each other.
 const HARM_DRAWN_PERCENT_MAX: f64 = 150.0;
 
-/// The least bandwidth that the claim requires, in percent of the core in the drive.
+/// The least bandwidth that the claim requires, in percent of that of the core in the drive.
 const YIELD_PERCENT_MIN: f64 = 60.0;
 
 /// Returns the most harm that the claim permits at a rate, in percent.
@@ -95,7 +96,7 @@ fn contestants() -> Vec<Contestant> {
     all
 }
 
-/// One contestant over all seeds, compared with the drive alone.
+/// One contestant's runs over all seeds, compared with the drive alone.
 #[derive(Clone, Debug)]
 struct ContestantRuns {
     name: String,
@@ -142,7 +143,7 @@ struct Panel {
     drive: &'static str,
     rate: f64,
     alone: ContestantRuns,
-    /// The bytes that pass under the head of the drive alone, by the state of its arm.
+    /// The MB that pass under the head of the drive alone, for each second of the run, by the state of its arm.
     passing: PassingMb,
     in_drive: ContestantRuns,
     assisted: ContestantRuns,
@@ -202,15 +203,16 @@ impl Panel {
         100.0 * mb_per_s / self.in_drive.mb_per_s
     }
 
-    /// Returns the MB/s that pass under the head in the arm's time that the background may take from requests. The
-    /// bound on harm permits all responses together to be longer by that time, and each nanosecond taken from a
-    /// request delays at least that request.
+    /// Returns the MB that pass under the head, each second, in that time of the arm that the background may take
+    /// from requests. The bound on harm permits all responses together to be longer by that time, and each nanosecond
+    /// taken from a request delays at least that request.
     fn permitted(&self) -> f64 {
         let permitted_ms = self.alone.mean_ms * f64::from(BOUND_PPM) / 1e6;
         permitted_ms / 1e3 * self.rate * self.passing.always
     }
 
-    /// Returns the row of the table of bounds, in percent of the core in the drive.
+    /// Returns this panel's row of the table of upper bounds on the bandwidth, in percent of that of the core in the
+    /// drive.
     fn bounds(&self) -> Vec<String> {
         let PassingMb { latency_behind_reads, latency_behind_writes, idle_behind_reads, .. } = self.passing;
         let (permitted, idle) = (self.permitted(), self.passing.idle());
@@ -228,7 +230,8 @@ impl Panel {
         head.into_iter().chain(bounds.map(shown)).collect()
     }
 
-    /// Returns our bandwidth in multiples of the paced rival's at a harm equal to the upper end of ours.
+    /// Returns our bandwidth in multiples of the paced rival's at a harm equal to the upper end of our harm's
+    /// confidence interval.
     fn times_paced(&self) -> f64 {
         let Some(ours) = self.ours() else { return f64::NAN };
         (ours.mb_per_s / reached(&self.paced, ours.mean.at_most)).min(RATIO_MAX)
@@ -350,7 +353,7 @@ fn results(panels: &[Panel]) -> Figure {
     table("duel", EXPERIMENT.title, columns, panels.iter().flat_map(Panel::rows).collect())
 }
 
-/// Returns the table of the bandwidth that the drive's own use of its arm leaves.
+/// Returns the table of upper bounds on a scheduler's bandwidth, from the drive's own use of its arm.
 fn bounds(panels: &[Panel]) -> Figure {
     let columns = [
         "drive, rate",

@@ -1,4 +1,4 @@
-//! Beyond FAST'02: the share of the in-drive free bandwidth that is reachable from outside, idea by idea.
+//! Beyond FAST'02: the share of the in-drive free bandwidth that a scheduler outside the drive reaches, idea by idea.
 
 use crate::outside::{Measured, POLICIES, Trial, exact, hundredths, percent_of, slower};
 use crate::{
@@ -46,22 +46,23 @@ const IDEAS: [Idea; 14] = [
     ("harm below 2.5%, that and revolutions paid by harm", spent),
 ];
 
-/// The bound on harm in the core's estimate, in millionths, that keeps the foreground less than 1% slower: the estimate
-/// counts only half of the gain from choosing requests later.
+/// The bound on the harm that the core estimates, in millionths, that keeps the foreground less than 1% slower: the
+/// estimate counts only half of what the foreground gains from requests that are chosen later.
 const HARM_PPM: u32 = 20_000;
 
-/// The bound on harm in the core's estimate, in millionths, for the configuration that spends what the others leave
-/// of the bound. On average over a scan half of the bound is spent, most of that at the end.
+/// The bound on the harm that the core estimates, in millionths, for [`spent`], which spends what the other
+/// configurations leave of the bound. On average over a scan half of the bound is spent, most of that at the end.
 const HARM_SPENT_PPM: u32 = 25_000;
 
 /// The configurations of a whole scan: the default, and that of the claim, [`spent`].
 const WHOLE: [fn(Overheads, Duration) -> OutsideConfig; 2] = [|o, _| OutsideConfig::beyond(o), spent];
 
-/// More requests than arrive during a scan, and the number of requests in runs without a scan.
+/// The requests at which a run with a scan ends at latest: more than arrive during a scan. Then the number of
+/// requests in runs without a scan.
 const WHOLE_SCAN_REQUESTS: u64 = 1_000_000;
 const REQUESTS_WITHOUT_SCAN: u64 = 400_000;
 
-/// All ideas with harm below 2% except one, which gives the name.
+/// Configurations with harm below 2% and all ideas except the one that gives the name.
 const BUT_ONE: [Idea; 10] = [
     ("neighbours", |o, _| bounded(o, HARM_PPM).with_neighbours(Neighbours::Never)),
     ("commands that touch", |o, _| bounded(o, HARM_PPM).with_touching(false)),
@@ -80,8 +81,8 @@ const BUT_ONE: [Idea; 10] = [
     ("control gaps", |o, _| bounded(o, HARM_PPM).with_control_gaps(false)),
 ];
 
-/// The foreground chosen late: by the paper's scheduler for the run without a scan, and by all ideas with harm below
-/// 2% for the run with a scan.
+/// Configurations that choose foreground requests late: the paper's scheduler for the run without a scan, and all
+/// ideas with harm below 2% for the run with a scan.
 const LATE: [fn(Overheads, Duration) -> OutsideConfig; 2] = [
     |o, c| OutsideConfig::paper(o, c).with_late_choice(true),
     |o, _| bounded(o, HARM_PPM).with_late_choice(true),
@@ -119,8 +120,8 @@ fn close(overheads: Overheads, conservatism: Duration) -> OutsideConfig {
     late_bus(overheads, conservatism).with_merge_after(true)
 }
 
-/// A step from the scheduler in the drive to one outside with the default noise, with all ideas and a constant
-/// conservatism.
+/// A step on the way from the scheduler in the drive to one outside with the default noise. The scheduler outside has
+/// all ideas and a constant conservatism.
 struct NoiseStep {
     name: &'static str,
     behaviour: Behaviour,
@@ -128,7 +129,7 @@ struct NoiseStep {
     outside: fn(Overheads, Duration) -> OutsideConfig,
 }
 
-/// The step after which the noises come one at a time.
+/// The step without noise that the steps with one noise each follow.
 const NO_NOISE: &str = "exact, 0.05 ms";
 const ALL: &str = "all noise";
 
@@ -172,7 +173,7 @@ fn steps() -> Vec<NoiseStep> {
     ]
 }
 
-/// Describes what each restriction and each noise costs of the in-drive bandwidth, with SPTF.
+/// Describes how much of the in-drive bandwidth each restriction and each noise costs, with SPTF.
 fn accounting(lab: &Lab, requests: u64) -> Result<String, LabError> {
     let steps = steps();
     let paper = Trial::paper(POLICIES[0].0, CONSERVATISM_50US, requests);
@@ -256,9 +257,9 @@ fn whole(lab: &Lab) -> Result<(Claim, Vec<String>), LabError> {
             said(by_default),
             said(spent)
         ));
-        // The bound on the core's estimate is more than twice the goal, because the estimate includes revolutions
-        // lost without detours, and only half of the gain from choosing later. The goal is compared with the true
-        // harm.
+        // The bound on the core's estimate of harm is more than twice the goal of 1%, because the estimate includes
+        // revolutions lost without detours, and only half of the gain from requests chosen later. The goal is
+        // compared with the true harm.
         claim = claim
             .measure(
                 name,

@@ -25,14 +25,14 @@ pub const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-/// A scheduler outside the drive that knows the costs of commands.
+/// Makes the configuration of a scheduler outside the drive from the costs of commands and the conservatism.
 type SchedulerConfig = fn(Overheads, Duration) -> OutsideConfig;
 
 /// The paper's scheduler, and ours beyond the paper, each with the words that follow the policy's name in labels.
 const SCHEDULERS: [(SchedulerConfig, &str); 2] =
     [(OutsideConfig::paper, ""), (|overheads, _| OutsideConfig::beyond(overheads), ", all ideas")];
 
-/// The cost of a scan with one seed: percent of a core, and microseconds a request.
+/// The processor time of a scan with one seed: percent of a processor core, and microseconds a foreground request.
 struct Cost {
     share: f64,
     us: f64,
@@ -53,7 +53,7 @@ impl Cost {
     }
 }
 
-/// Describes the work for each request, which is the same on every machine.
+/// Describes the planner's work for each foreground request, which is the same on every machine.
 fn work(costs: &[Cost], requests: u64) -> String {
     let of = |f: &dyn Fn(&Cost) -> u64| spread(costs, |cost| f(cost) as f64 / requests as f64);
     let planner = |cost: &Cost| cost.with.planner;

@@ -31,13 +31,13 @@ const CONSERVATISM_HIGH_10US: u64 = 40;
 /// paper's.
 const BEGINNING_REQUESTS: u64 = 25_000;
 
-/// More requests than pass while the whole disk is read.
+/// More foreground requests than arrive while the whole disk is read.
 const WHOLE_SCAN_REQUESTS: u64 = 1_000_000;
 
 /// The band for the paper's "about half", in percent.
 const HALF: Band = Band::Within(35.0, 65.0);
 
-/// Runs: for each conservatism, one for each seed.
+/// Runs at each conservatism, one for each seed.
 type ByMargin = Vec<Vec<Measured>>;
 
 /// The curves of one drive.
@@ -48,9 +48,9 @@ struct Curves<'t> {
     inside: Vec<Measured>,
     /// Runs in the drive with the planner of OSDI'00: one track a gap.
     one_track: Vec<Measured>,
-    /// Runs by commands to an exact drive, with the true profile.
+    /// Runs with the core outside a drive exactly as in its profile.
     restricted: ByMargin,
-    /// Runs outside, by knowledge of the drive.
+    /// Runs with the core outside a drive with noise, for each knowledge of the drive.
     external: Vec<(&'t KnownDrive, ByMargin)>,
 }
 

@@ -33,8 +33,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 const SIZES_KB: [u64; 2] = [4, 40];
 /// The error at which a prediction counts as accurate, for each size.
 const ACCURATE_ERRORS_MAX: [Duration; 2] = [ACCURATE_ERROR_MAX, Duration::from_micros(150)];
-/// The time around either end of a request's sectors in which a head predicted among the sectors may arrive outside
-/// them, or the reverse.
+/// The largest error of a predicted arrival: if the head is predicted this near to either end of a request's sectors,
+/// it may arrive on the other side of that end.
 const BOUNDARY_ERROR_MAX: Duration = Duration::from_micros(100);
 /// The largest percentage that the paper's three shares leave for other errors: each share is rounded to a tenth, and
 /// the least that they may be is 97.45 + 1.75 + 0.65.
@@ -51,7 +51,7 @@ struct Forecast {
     mechanics: Mechanics,
     /// The time of a sector on the bus.
     sector: Duration,
-    /// When the head finished the last request, and when the host received its completion.
+    /// When the head finished the last request, and when the host received that request's completion.
     end: Instant,
     heard: Instant,
     /// Whether the head may have arrived among the request's sectors, or nearly so.
@@ -67,7 +67,7 @@ impl Forecast {
     /// Returns the predicted time from the last completion to that of `request`.
     fn head_time(&mut self, request: &Request) -> Duration {
         let before = self.heard;
-        // Sectors of a read that cross the bus after the head has finished.
+        // Sectors of a read that cross the bus only after the head has finished.
         let mut left = 1;
         for piece in self.model.layout().pieces(request.range) {
             let track = self.model.layout().track(piece.track);
@@ -92,9 +92,9 @@ impl Forecast {
         self.heard.since(before)
     }
 
-    /// Corrects the model: the completion was `error` ns later than predicted. A head that arrives among the sectors
-    /// of a zero-latency drive ends where it began, not at the last sector, so in that case an error beyond the bus's
-    /// noise is taken for the head's.
+    /// Corrects the model: the completion was `error` ns later than predicted. If a zero-latency drive's head arrives
+    /// among the request's sectors, it ends where it began, not at the last sector, so in that case an error beyond
+    /// the bus's noise is taken for the head's.
     fn resync(&mut self, error: i64, noise: Duration) {
         let revolution = self.model.rpm().revolution().as_nanos() as i64;
         let error = (error + revolution / 2).rem_euclid(revolution) - revolution / 2;
@@ -146,7 +146,7 @@ fn near_of(kilobytes: u64) -> Duration {
     ACCURATE_ERRORS_MAX[usize::from(kilobytes != SIZES_KB[0])]
 }
 
-/// Returns the percentage of the errors within `reach` of `of`.
+/// Returns the percentage of the errors that are within `reach` of the error `of`.
 fn near(errors: &[i64], of: i64, reach: Duration) -> f64 {
     let near = errors.iter().filter(|e| (**e - of).unsigned_abs() <= reach.as_nanos()).count();
     near as f64 / errors.len().max(1) as f64 * 100.0
@@ -165,8 +165,8 @@ impl Shares {
     fn of(known_drive: &KnownDrive, kilobytes: u64, runs: &[Vec<i64>]) -> Self {
         let revolution = known_drive.truth.rpm().revolution().as_nanos() as i64;
         let reach = near_of(kilobytes);
-        // A zero-latency drive that arrives among the sectors loses less than a revolution, by up to their transfer
-        // time.
+        // If a zero-latency drive's head arrives among the request's sectors, it loses less than a revolution, by up
+        // to the transfer time of these sectors.
         let off = reach + transfer(&known_drive.truth, kilobytes);
         let (near_0, long, short) = (
             |e: &Vec<i64>| near(e, 0, reach),
@@ -191,7 +191,7 @@ struct DriveErrors<'t> {
 }
 
 impl DriveErrors<'_> {
-    /// Returns a count of the core's own predictions, in percent.
+    /// Returns the count `of` of the core's own predictions, in percent of all of them.
     fn own(&self, of: impl Fn(&ErrorRecord) -> u64) -> Spread {
         spread(self.own, |record| of(record) as f64 / record.count().max(1) as f64 * 100.0)
     }

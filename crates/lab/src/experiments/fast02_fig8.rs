@@ -47,7 +47,8 @@ impl QueueDepths<'_> {
         spread(&self.by_scheduler[scheduler][at], |r| r.mean_response_ms)
     }
 
-    /// Returns by how many percent responses are longer with SPTF outside than with the drive's own, by depth.
+    /// Returns by how many percent mean responses are longer with SPTF outside than with the drive's own order, by
+    /// depth.
     fn differences(&self) -> Vec<Spread> {
         let pairs = self.by_scheduler[EXTERNAL_INDEX].iter().zip(self.by_scheduler[FIRMWARE_INDEX]);
         let of = |(external, firmware): (&Vec<ForegroundReport>, &Vec<ForegroundReport>)| {
@@ -62,7 +63,7 @@ impl QueueDepths<'_> {
         self.differences().iter().map(|d| d.mean.abs()).fold(0.0, f64::max)
     }
 
-    /// Describes the means at the greatest depth.
+    /// Describes the mean responses at the greatest queue depth.
     fn means(&self) -> String {
         let last = self.depths.len() - 1;
         let of = |(i, (name, _)): (usize, &(&str, _))| format!("{name} {} ms", self.response(i, last));

@@ -25,7 +25,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 const CONSERVATISM_LOW_10US: u64 = 30;
 const CONSERVATISM_HIGH_10US: u64 = 40;
 
-/// The requests in the beginning of a scan, the only part that the quick size measures.
+/// The foreground requests in the beginning of a scan, the only part of the scan that the quick size measures.
 const BEGINNING_REQUESTS: u64 = 25_000;
 
 /// The runs of one policy: without a scan, and with a scan at each conservatism.
@@ -38,7 +38,7 @@ struct Policy {
 /// The curves of one drive, with one kind of knowledge.
 struct DriveCurves<'t> {
     known_drive: &'t KnownDrive,
-    /// The conservatism, in hundredths of a millisecond.
+    /// The conservatisms that are measured, in hundredths of a millisecond.
     margins: &'t [u64],
     policies: Vec<Policy>,
 }
@@ -117,7 +117,7 @@ impl<'t> DriveCurves<'t> {
     }
 }
 
-/// Returns by how much these runs are below the best of `all`, in percent.
+/// Returns by how much the bandwidth of the runs `of` is below the best in `all`, in percent.
 fn lost(all: &[Vec<Measured>], of: &[Measured]) -> Spread {
     let best = all.iter().map(|runs| spread(runs, Measured::mb_per_s).mean).fold(0.0, f64::max);
     spread(of, |r| 100.0 * (1.0 - r.mb_per_s() / best))
@@ -175,16 +175,15 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     Ok(Outcome { figures, claims, notes })
 }
 
-/// Measurements beside the curves, to explain why claims do not hold: by policy, then in the order that each field
-/// gives.
+/// Further measurements, to explain why claims do not hold: by policy, then in the order that each field gives.
 struct Beside {
     /// Without think time: without a scan, and with a scan at 0.4 ms.
     restless: Vec<Vec<Measured>>,
-    /// Commands to an exact drive: no conservatism, 0.3 ms, 0.4 ms.
+    /// With commands to a drive exactly as in its profile: no conservatism, 0.3 ms, 0.4 ms.
     exact: Vec<Vec<Measured>>,
-    /// The scan's beginning: no conservatism, 0.2 ms, 0.3 ms, 0.4 ms.
+    /// In the scan's beginning alone: no conservatism, 0.2 ms, 0.3 ms, 0.4 ms.
     beginning: Vec<Vec<Measured>>,
-    /// The planner in the drive, which has neither conservatism nor restrictions.
+    /// With the planner in the drive, which has neither conservatism nor restrictions.
     inside: Vec<Vec<Measured>>,
 }
 
@@ -241,7 +240,7 @@ fn papers(curves: &DriveCurves<'_>, beside: &Beside) -> [Claim; 3] {
     let given_away = policies.iter().map(|policy| {
         let gap =
             spread(&policy.without, |m| m.report.head_time.rotation / m.report.foreground.iops * 1e3).mean;
-        // A detour has two moves, there and back, and each gives the conservatism away.
+        // A detour has two moves, there and back, and each leaves a time as long as the conservatism unused.
         let part = |ms: f64| 200.0 * ms / gap.max(f64::EPSILON);
         format!("{} {:.0}% and {:.0}%", policy.name, part(0.3), part(0.4))
     });
@@ -296,7 +295,7 @@ fn papers(curves: &DriveCurves<'_>, beside: &Beside) -> [Claim; 3] {
     [a, b, c]
 }
 
-/// Describes by policy how far the bandwidths at the last two conservatisms are below the best of all.
+/// Describes, for each policy, how far the bandwidths at the last two conservatisms are below that at the best one.
 fn costs(runs: &[Vec<Measured>], margins: &[u64]) -> String {
     let of = |(runs, (_, name)): (&[Vec<Measured>], (PolicyName, &str))| {
         let [.., near, far] = runs else { return String::new() };
@@ -305,8 +304,8 @@ fn costs(runs: &[Vec<Measured>], margins: &[u64]) -> String {
     runs.chunks(margins.len()).zip(POLICIES).map(of).collect::<Vec<_>>().join(", ")
 }
 
-/// Describes claim c without the losses outside the drive: how much longer SSTF's gaps are than SPTF's, and how much
-/// of that the planner in the drive uses.
+/// Describes for claim c what a core in the drive, without the losses of one outside, does: how much longer SSTF's
+/// gaps are than SPTF's, and how much of that the planner uses.
 fn in_the_drive(inside: &[Vec<Measured>], sptf: &Policy, sstf: &Policy) -> String {
     let [its, _, more] = inside else { return String::new() };
     let latency = |of: &Policy| spread(&of.without, |m| m.report.head_time.rotation).mean;

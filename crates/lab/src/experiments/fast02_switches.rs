@@ -29,9 +29,9 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// drift covers most of that limit in half a minute.
 const FAST_DRIFT: &str = "drift=5000:20ms";
 
-/// Sectors that a drive tries for eight revolutions. The number that detours meet is random: in the quick size the
-/// foreground is between half a percent and one and a half slower depending on the seed, so that only the mean of a
-/// dozen seeds can be compared with the bound.
+/// Bad sectors, each of which the drive tries for eight revolutions. How many of them detours meet is random: in the
+/// quick size the foreground is between half a percent and one and a half slower depending on the seed, so that only
+/// the mean of a dozen seeds can be compared with the bound.
 const BAD_SECTORS: &str = "bad_sectors=1000:8";
 
 /// The differences between the drive and [`exact`], by the names of its switches (docs/MODEL.md, section 8).
@@ -61,7 +61,7 @@ const RANDOM: [&str; 23] = [
     "fast02",
 ];
 
-/// The differences for the load of which half is sequential.
+/// The differences that are tried under the load of which half is sequential.
 const FOLLOWED: [&str; 6] =
     ["", "buffer=off", "read_ahead", "read_ahead,eager_read_ahead", "write_back", "fast02"];
 
@@ -160,7 +160,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     Ok(Outcome { figures: vec![figure], claims: vec![claim], notes })
 }
 
-/// Describes the rows over the bound with their estimates of harm, and the worst of the others.
+/// Describes the rows over the bound with their estimates of harm, and the worst of the other rows.
 fn why(worst_first: &[(Spread, String, f64)]) -> String {
     let over = worst_first.iter().take_while(|(harm, ..)| harm.mean > 1.0);
     let said: Vec<String> = over

@@ -100,7 +100,7 @@ struct Rates {
     accessed: f64,
     response_ms: f64,
     iops: f64,
-    /// The core's estimate of the harm of idle time, in percent.
+    /// The core's estimate of the harm by background work in idle time, in percent.
     harm: f64,
     /// The percentage of the cache's write-backs that were free.
     cleaned_free: f64,
@@ -112,7 +112,7 @@ impl Rates {
         self.got.iter().sum()
     }
 
-    /// Returns the bytes delivered for each byte that the head passed over for the background.
+    /// Returns the bytes delivered to applications for each byte that the head passed over for the background.
     fn shared(&self) -> f64 {
         (self.all() - self.with_foreground) / self.accessed.max(1e-9)
     }
@@ -302,7 +302,8 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> LabError {
     LabError::new("five applications", error)
 }
 
-/// The parts of the drive: a volume with a snapshot, a part that is reorganised, and a part behind a cache.
+/// The parts of the drive that applications use: a volume with a snapshot, a part that is reorganised, and a part
+/// behind a cache.
 struct Parts {
     block: Sectors,
     /// The number of blocks in the volume, and of slots, which include the room for blocks that only the snapshot

@@ -72,12 +72,13 @@ struct ReorganizerResult {
     hours: f64,
     finished: bool,
     blocks: u64,
-    /// The share of time in which no more blocks whose new places are occupied could be staged, in percent.
+    /// The share of time in which the reorganiser staged no further blocks whose new slots were still occupied, in
+    /// percent.
     held_up: f64,
-    /// The foreground's requests, and their mean response.
+    /// The number of the foreground's requests, and their mean response.
     requests: u64,
     response_ms: f64,
-    /// The mean number of adjacent blocks that are read or written directly after each other.
+    /// The mean number of adjacent blocks that the reorganiser reads or writes directly after each other.
     in_one_pass: f64,
 }
 
@@ -135,7 +136,8 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
             .flat_map(|percent| stagings.iter().map(move |staging| ratio(percent, staging)))
             .fold(f64::INFINITY, f64::min)
     };
-    // The speed-up by the largest staging area over the smallest, summed over all parts of the drive.
+    // The speed-up by the largest staging area over the smallest, from the hours summed over all percentages of the
+    // drive that are moved.
     let helped = |action: Action| {
         let sum = |staging| percents.iter().map(|&percent| hours(action, percent, staging)).sum::<f64>();
         sum(least) / sum(most)
@@ -345,7 +347,7 @@ fn tracks(drive: &DriveModel) -> Vec<LbnRange> {
     tracks
 }
 
-/// A drive; and if the core is outside, the drive's profile with the handicaps of the core.
+/// A drive; and if the core is outside, the drive's profile and the core's handicaps.
 type Placed<'a> = (&'a Arc<DriveModel>, Option<Outer<'a>>);
 
 /// Returns a host with the foreground alone, on an unchanged drive.

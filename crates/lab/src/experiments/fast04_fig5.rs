@@ -285,13 +285,13 @@ impl CorePlace {
     }
 }
 
-/// A run, in the drive or outside.
+/// A run with the core in the drive or outside.
 enum Running {
     Inside(Box<Inside<Random>>),
     Outside(Box<Outside<Random>>),
 }
 
-/// Evaluates an expression with the run in the drive or outside.
+/// Evaluates an expression with the run, wherever its core is.
 macro_rules! either {
     ($self:ident, $run:ident => $what:expr) => {
         match $self {

@@ -52,7 +52,7 @@ const BLOCK: Bytes = Bytes::new(8 << 10);
 /// The file cache of the paper's system: three quarters of its 384 MB of memory (section 6.4).
 const FILE_CACHE: Bytes = Bytes::new(288 << 20);
 
-/// Thousandths of the blocks; the time at which each is reached is recorded.
+/// Shares of the volume's blocks, in thousandths. The time when the backup has read each share is recorded.
 const PARTS_PER_THOUSAND: [u64; 3] = [500, 950, 990];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ struct BackupResult {
     /// The time of the first write for which the volume had no room, in minutes, and the share of blocks read by
     /// then, in percent.
     first_refused: Option<(f64, f64)>,
-    /// The share of cylinders with nine tenths of the foreground's accesses, in percent.
+    /// The share of cylinders that together have nine tenths of the foreground's accesses, in percent.
     visited: f64,
     /// The use of the foreground's gaps during the whole backup, until half of the blocks were read, and for the last
     /// twentieth.
@@ -329,8 +329,9 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     Ok(Outcome { figures: vec![times, table], claims: vec![claim], notes })
 }
 
-/// Explains the time of a backup outside the drive: busy (in the drive, outside, without a bound on harm, without
-/// noise), idle (in the drive, outside, without noise), and the time of the transfer alone.
+/// Explains the time of a backup outside the drive, from runs beside a busy foreground (core in the drive, outside,
+/// without a bound on harm, without noise), runs on an idle drive (core in the drive, outside, without noise), and
+/// the time of the transfer alone.
 fn why_outside(
     busy: (&[BackupResult], &[BackupResult], &[BackupResult], &[BackupResult]),
     idle: (&[BackupResult], &[BackupResult], &[BackupResult]),
@@ -393,8 +394,8 @@ fn issuer(
     seed: u64,
 ) -> Result<Issuer<Box<dyn Source>>, LabError> {
     let (capacity, sector) = (drive.layout().capacity(), drive.sector_bytes());
-    // The paper's memory and speed are kept for drives of at least the Atlas's size; a smaller drive gets a
-    // proportional part.
+    // The paper's memory and speed are used for drives of at least the Atlas's size; for a smaller drive they are
+    // reduced in proportion.
     let share = |whole: u64| {
         let atlas = 17_938_986;
         whole * capacity.get().min(atlas) / atlas

@@ -60,7 +60,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     let pairs = lab
         .map_seeds(cells, lab.pick(1, 3), |&(megabytes, load), seed| pair(&set_up(megabytes, load, seed)))?;
     let by_cache: Vec<&[Vec<PairedRuns>]> = pairs.chunks(ratios.len()).collect();
-    // A load of writes alone has no response times of reads. Its writes go to memory as fast as the drive empties
+    // A load of writes alone has no response times of reads. The cache takes its writes as fast as the drive empties
     // buffers, so a short run is enough.
     let no_reads = lab.map_seeds(lab.pick(vec![16], caches.clone()), 1, |&megabytes, seed| {
         let short = Duration::from_secs(2);

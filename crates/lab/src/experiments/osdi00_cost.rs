@@ -39,9 +39,9 @@ fn failed(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> LabError {
     LabError::new("timing decisions", e)
 }
 
-/// A core whose predictions count as true, so that only the core runs. The scheduler's benchmark `decision` has a
-/// loop of its own, with more drives, more kinds of wanted sets and checksums of the decisions, because the scheduler
-/// cannot depend on this crate.
+/// A core whose predictions are taken for what the drive does, so that only the core runs. The scheduler's benchmark
+/// `decision` has a loop of its own, with more drives, more kinds of wanted sets and checksums of the decisions,
+/// because the scheduler cannot depend on this crate.
 struct DecisionBench {
     core: InDrive,
     load: Oltp,
@@ -104,7 +104,7 @@ impl DecisionBench {
     }
 }
 
-/// The cost of choosing a request and searching its gap.
+/// The cost of choosing a request and searching its gap for a detour.
 #[derive(Clone, Copy, Default)]
 struct Decision {
     nanos: u64,
@@ -147,7 +147,8 @@ impl Times {
         Some([median(groups.first()?), median(groups.last()?)])
     }
 
-    /// Groups the decisions that examined tracks by their number; returns each group's mean and decisions.
+    /// Groups the decisions that examined tracks by the number of tracks; returns each group's mean number, and its
+    /// decisions.
     fn by_tracks(&self) -> Vec<(f64, Self)> {
         let group = |d: &Decision| d.tracks.div_ceil(GROUP_TRACKS);
         let most = self.decisions.iter().map(group).max().unwrap_or(0);
@@ -193,7 +194,7 @@ fn by_scan(
     Ok(times)
 }
 
-/// Times decisions with blocks at random places, each registered by itself.
+/// Times decisions when blocks at random places are wanted, each registered by itself.
 fn scattered(drive: &Arc<DriveModel>, seed: u64, samples: u64) -> Result<Times, LabError> {
     let mut bench = DecisionBench::new(drive, SearchBudget::default(), seed)?;
     let session = bench.core.open(Priority::default()).map_err(failed)?;

@@ -47,7 +47,7 @@ fn default(strategy: Strategy, files: u32, seed: u64) -> PostmarkSetUp {
     }
 }
 
-/// Changes one assumption of a set-up.
+/// Changes one assumption in a set-up.
 type Vary = fn(PostmarkSetUp) -> PostmarkSetUp;
 
 const AS_IN_THE_FIGURE: Vary = |s| s;
@@ -422,7 +422,7 @@ fn figures(points: &[At]) -> Vec<Figure> {
 
 fn claims(points: &[At], why: &str) -> Vec<Claim> {
     let seeds = points.first().map_or(0, |at| at.pairs.len());
-    // Returns the spread over seeds of a quantity of one seed's whole curve.
+    // Returns the spread over seeds of a quantity that is computed from one seed's whole curve.
     let over_seeds = |of: &dyn Fn(&[&Pair]) -> f64| {
         let curve = |seed: usize| points.iter().map(|at| &at.pairs[seed]).collect::<Vec<_>>();
         Spread::of(&(0..seeds).map(|seed| of(&curve(seed))).collect::<Vec<_>>())

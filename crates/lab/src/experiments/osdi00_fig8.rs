@@ -144,7 +144,7 @@ enum JobResult {
     Searched(Vec<Scan>),
 }
 
-/// Runs all long jobs, the longest first, so that no core waits for another's last run.
+/// Runs all long jobs, the longest first, so that no processor core idles while another works at the last job.
 fn both(
     lab: &Lab,
     drive: &Arc<DriveModel>,

@@ -33,7 +33,7 @@ const MPL: u32 = 10;
 /// The percentages of the pages at which estimates are recorded.
 const MARK_PERCENTS: [u64; 5] = [10, 20, 50, 80, 100];
 
-/// Estimates of one mean, with the pages received as a random sample, and stratified by place on the disk.
+/// Two estimates of the same mean: with the pages received taken as a random sample, and stratified by position.
 const MEANS: [(&str, u32); 2] = [("mean revenue, one stratum", 1), ("mean revenue, 64 strata", 64)];
 
 fn failed(doing: &str) -> impl Fn(Box<dyn std::error::Error + Send + Sync>) -> LabError {

@@ -29,14 +29,14 @@ pub(crate) struct Spent {
     pub reading: Duration,
     pub segments: u64,
     pub writing: Duration,
-    /// The part of `writing` for blocks that a cleaner copied, in proportion to their number.
+    /// The part of the time `writing` for blocks that a cleaner copied, in proportion to their number.
     pub writing_copies: Duration,
     pub fresh: u64,
     pub copies: u64,
     /// Reads of the foreground cleaner.
     pub cleaning_reads: u64,
     pub cleaning: Duration,
-    /// Blocks that were read for free.
+    /// Blocks that the free cleaner had read in gaps.
     pub free_blocks: u64,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct LogDisk {
     foreground: ForegroundCleaner,
     free: Option<FreeCleaner>,
     records: Vec<Record>,
-    /// Adjacent blocks of a file that came with one read.
+    /// Blocks of a file that came with the read of a block beside them.
     ahead: BTreeMap<LogicalBlock, Vec<u8>>,
     spent: Spent,
 }
@@ -256,7 +256,7 @@ impl LogDisk {
         Ok(())
     }
 
-    /// Repeats a call of the log until the log has room for it.
+    /// Repeats a call of the log until the log has room for it; writes segments out and cleans in between.
     fn insist<T>(
         &mut self,
         mut call: impl FnMut(&mut Log, Instant) -> Result<T, WriteError>,

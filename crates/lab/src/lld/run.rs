@@ -31,8 +31,8 @@ pub(crate) struct PostmarkSetUp {
     pub merge: bool,
     /// Blocks of the buffer cache.
     pub cache_blocks: usize,
-    /// The interval at which the cache passes changes to the log; zero is after every operation, `None` only when a
-    /// block is evicted.
+    /// The interval at which the cache passes changes to the log; zero means after every operation, `None` only when
+    /// the cache evicts a block.
     pub write_back: Option<Duration>,
     /// Whether the foreground cleaner reads a segment's summary from the drive before its blocks, although the log
     /// has the summary in memory.
@@ -100,8 +100,8 @@ fn slots() -> f64 {
     f64::from(segments * (blocks_per_segment - 1))
 }
 
-/// Returns the number of files that fill a share of the log in the second phase. Files grow by appends, so this needs a
-/// run of the generator alone.
+/// Returns the number of files that fill a share of the log in the second transaction phase. Files grow by appends,
+/// so this needs a run of the generator alone.
 pub(crate) fn files_for(utilisation: f64, transactions: u32, seed: u64) -> Result<u32, LabError> {
     let mut files = utilisation * slots() / 2.6;
     for _ in 0..4 {

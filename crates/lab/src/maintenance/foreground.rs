@@ -1,4 +1,4 @@
-//! The translation of a request of the load into requests of the core, one after the other or at once.
+//! The translation of a request of the load into requests to the core, which follow each other or come at once.
 
 use super::hosted_apps::HostedAppId;
 use apps::reorganizer::Access;
@@ -24,7 +24,7 @@ pub(crate) enum Way {
     Noted(Noted),
 }
 
-/// The places of each request, in order of the requests' arrival.
+/// The LBNs that hold each request's blocks, in order of the requests' arrival.
 pub(crate) type Noted = Rc<RefCell<VecDeque<Vec<LbnRange>>>>;
 
 /// A part of the drive.
@@ -57,7 +57,7 @@ pub(super) enum AccessKind {
     Call(HostedAppId, CallId),
 }
 
-/// Returns the present places of a read of a volume: runs of sectors.
+/// Returns the runs of sectors that now hold this range of a volume.
 pub(super) fn places(volume: &Volume, range: LbnRange) -> Vec<LbnRange> {
     let shape = volume.shape();
     let size = shape.block.get();

@@ -27,10 +27,10 @@ const RUN_TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 pub(crate) struct ResponseTotals {
     pub requests: u64,
     pub total: Duration,
-    /// Writes that the volume had no room for.
+    /// Writes that were refused because the volume had no room for them.
     pub refused: u64,
-    /// Requests to places that were free at the start. Such places belong to the reorganiser, so these requests were
-    /// moved to the next other place.
+    /// Requests to blocks that were free at the reorganiser's start. They belong to the reorganiser, so each of these
+    /// requests was moved to the next block that was not free.
     pub shifted: u64,
 }
 
@@ -71,13 +71,13 @@ pub(crate) struct MaintenanceHost {
     now: Instant,
     jobs: BTreeMap<u64, Job>,
     next_job: u64,
-    /// The requests at the core, with their owners.
+    /// The foreground requests at the core, with their owners.
     requests: BTreeMap<RequestId, RequestOwner>,
     next_request: u64,
     /// Jobs that wait because another one is writing their block.
     waiting: Vec<u64>,
-    /// The instant of the last completion of a foreground request, and the ranges of all requests completed then. A
-    /// record that overlaps one of them at that instant came with the foreground.
+    /// The instant of the last completion of a foreground request, and the ranges of all requests completed then. If
+    /// a background record at that instant overlaps one of these ranges, its block came with the foreground's access.
     completed: (Instant, Vec<LbnRange>),
     zeros: Vec<u8>,
     scratch: Vec<u8>,
@@ -141,7 +141,7 @@ impl MaintenanceHost {
         self.regions.push(Region { range, way });
     }
 
-    /// Records from here on where a reorganiser places requests.
+    /// Records from here on the LBNs to which a reorganiser maps each request.
     pub fn note_places(&mut self) -> Noted {
         Rc::clone(self.noted.insert(Noted::default()))
     }
@@ -350,8 +350,9 @@ impl MaintenanceHost {
         if nothing_to_do { self.end(id) } else { Ok(()) }
     }
 
-    /// Begins an access to a part that is reorganised. Places that were free at the start belong to the reorganiser,
-    /// and no file system would access them, so a request to such a place is moved to the next other place.
+    /// Begins an access to a part that is reorganised. Blocks that were free at the start belong to the reorganiser,
+    /// and no file system would access them, so a request to such a block is moved to the next block that was not
+    /// free.
     fn begin_access(
         &mut self,
         hosted_app: HostedAppId,
@@ -361,7 +362,8 @@ impl MaintenanceHost {
         let sector = self.drive.sector_bytes();
         let capacity = self.drive.layout().capacity().get();
         let mut at = range;
-        // From the range to the end of the drive and from the beginning to the end, every place is tried.
+        // Every block is tried: from the range to the end of the drive, then from the beginning of the drive to its
+        // end.
         for _ in 0..2 * (capacity / 8 + 1) {
             let bytes = zeros(&mut self.zeros, at.len().bytes(sector).get() as usize);
             let mut begun = None;

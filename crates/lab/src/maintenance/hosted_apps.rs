@@ -57,9 +57,9 @@ pub(crate) struct HostedAppId(pub(super) usize);
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ApplicationTally {
     pub bytes: u64,
-    /// The part of `bytes` that came with accesses for the foreground.
+    /// The part of `bytes` that came with the foreground's accesses.
     pub with_foreground: u64,
-    /// The number of runs of blocks in which each block begins where the preceding block ends.
+    /// The number of runs of delivered blocks in which each block begins where the one delivered before it ends.
     pub passes: u64,
     /// The end of the block that was delivered last.
     end: Option<Lbn>,
@@ -103,7 +103,7 @@ impl Guests {
         Some(call(hosted_app, &mut self.owners.calls_of(id.0, core)))
     }
 
-    /// Passes a record to its owner.
+    /// Passes a background record to the application that owns its session.
     pub fn done(
         &mut self,
         core: &mut dyn AnyCore,
@@ -136,7 +136,7 @@ impl Guests {
     }
 }
 
-/// The buffers of the core, filled by the applications.
+/// The source of the bytes that the core writes for the applications.
 pub(super) struct Asker<'a> {
     hosted_apps: &'a mut Guests,
     sector: Bytes,

@@ -71,14 +71,14 @@ fn draw_lying(area: &Area, figure: &Figure, bars: &[Bar], y: std::ops::Range<f64
 }
 
 pub(super) fn draw(sheet: Sheet, figure: &Figure, parts: &[String], bars: &[Bar]) -> Drawn {
-    // The legend has the parts in their order in a bar, from the top, without those that no bar has.
+    // The legend lists the parts of a bar from its top to its bottom, without parts that no bar has.
     let there = |part: &usize| bars.iter().any(|bar| bar.values.get(*part).is_some_and(drawable));
     let legend: Vec<(Swatch, &str)> = (0..parts.len())
         .rev()
         .filter(there)
         .filter_map(|part| Some((Swatch::Bar(part), parts.get(part)?.as_str())))
         .collect();
-    // The axis names the only part of a horizontal bar.
+    // If horizontal bars have only one part, the axis names it.
     let legend = if lie(bars) && legend.len() == 1 { Vec::new() } else { legend };
     let area = sheet.begin(figure, &legend)?;
     let totals = bars.iter().map(|bar| bar.values.iter().copied().filter(drawable).sum());

@@ -64,7 +64,7 @@ const HATCH_STEP_PIXELS: f64 = 7.0;
 /// A rectangle in pixels: left, top, right, bottom.
 pub(super) type Frame = [i32; 4];
 
-/// Fills a rectangle as the part `index`, with an outline.
+/// Fills a rectangle in the style of a bar's part `index`, with an outline.
 pub(super) fn filled(area: &Area, frame: Frame, index: usize) -> Drawn {
     let [left, top, right, bottom] = frame;
     let fill = FILLS[index % FILLS.len()];

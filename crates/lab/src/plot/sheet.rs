@@ -58,7 +58,7 @@ impl<'a> Sheet<'a> {
         if legend.is_empty() {
             return Ok(rest);
         }
-        // A third of the sheet at most; longer names get several lines.
+        // The legend is as wide as a third of the sheet at most; longer names get several lines.
         let longest = legend.iter().map(|(_, name)| width(name, TEXT_PIXELS)).fold(0.0, f64::max);
         let room = (f64::from(SIZE_PIXELS.0) / 3.0).min(56.0 + longest);
         let (plot, margin) = rest.split_horizontally(unit(f64::from(SIZE_PIXELS.0) - room));
@@ -295,7 +295,7 @@ pub(super) fn extent(axis: Option<(f64, f64)>, data: impl Iterator<Item = f64>, 
     if !zero {
         return low..high;
     }
-    // Both ends are moved outward to numbers that a tick may show.
+    // Both ends of the axis are moved outward to numbers that a tick may show.
     let step = step((high - low) / 8.0);
     (low / step).floor() * step..(high / step).ceil() * step
 }

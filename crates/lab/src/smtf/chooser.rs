@@ -42,7 +42,7 @@ pub(crate) trait Chooser {
     /// Returns the index in the queue of the next request.
     fn choose(&mut self, seen: Seen<'_>) -> usize;
 
-    /// Reports that the chosen request is done, or a read that the chooser wanted in idle time.
+    /// Reports that the chosen request, or a read that the chooser wanted in idle time, is done.
     fn served(&mut self, done: &Observed) {
         let _ = done;
     }
@@ -88,7 +88,7 @@ impl Chooser for InOrder {
     }
 }
 
-/// A chooser that knows no disk, only addresses, and possibly a mimic of the disk.
+/// A chooser that knows addresses, not the disk, and possibly has a mimic of the disk.
 #[derive(Clone, Debug)]
 pub(crate) struct FromOutside {
     policy: Smtf,
@@ -106,7 +106,8 @@ impl FromOutside {
         Self::online(mimic, SmtfRule::default())
     }
 
-    /// Returns SMTF with a mimic that was not probed.
+    /// Returns SMTF with any mimic, probed or learning from the load, and with this rule for distances whose time it
+    /// does not know.
     pub(crate) fn online(mimic: impl Mimic, rule: SmtfRule) -> Self {
         Self { policy: Smtf::new(rule), mimic: Some(Box::new(mimic)) }
     }

@@ -125,7 +125,8 @@ impl<D: Disk, S: Source, C: Chooser> SmtfHost<D, S, C> {
         let task = self.tasks.swap_remove(chosen);
         let Request { op, range, .. } = pending.request;
         let done = self.disk.serve(at, op, range)?;
-        // Requests that arrive before the completion join the queue first: the completion may issue another one.
+        // Requests that arrive before the completion join the queue before a request that the completion makes its
+        // task issue.
         while let Some(due) = self.load.due().filter(|due| *due < done) {
             self.take(due)?;
         }

@@ -1,4 +1,4 @@
-//! A real drive's profile with noise, and the schedulers to run on it.
+//! A drive with the profile of a real one and with noise, and the schedulers to run on it.
 
 use super::{Bare, Bench, Chooser, FromProfile, Real, Scheduler, SmtfHost, SmtfTally, probed};
 use crate::LabError;
@@ -52,7 +52,7 @@ impl Place {
         Issuer::new(load, Arrival::outstanding(WAITING_REQUESTS), Instant::ZERO, seed).map_err(failed)
     }
 
-    /// Returns the mean time at the drive over the last tenth of this number of requests, ms.
+    /// Returns the mean time that requests spend at the drive, over the last tenth of this number of requests, ms.
     pub(crate) fn run(&self, chooser: impl Chooser, requests: u64, seed: u64) -> Result<f64, LabError> {
         let mut host = SmtfHost::new(self.drive(seed)?, self.load(seed)?, chooser);
         host.advance(requests - requests / 10)?;
@@ -136,7 +136,7 @@ pub(crate) fn slower(a: f64, b: f64) -> f64 {
     (a / b - 1.0) * 100.0
 }
 
-/// Returns the unconfirmed distances, in percent of all.
+/// Returns the distances interpolated without confirmation, in percent of all distances of the table.
 pub(crate) fn unconfirmed(report: &ProbeReport) -> f64 {
     report.unconfirmed as f64 / report.distances.max(1) as f64 * 100.0
 }

@@ -5,7 +5,7 @@ use crate::LabError;
 use mimic::{ProbePlan, ProbeReport, Prober, Table};
 use units::Instant;
 
-/// Executes a plan on an otherwise idle disk (ATC'03, section 5.3).
+/// Executes a plan of probes on a disk that is otherwise idle (ATC'03, section 5.3).
 ///
 /// # Errors
 /// The plan cannot be executed.

@@ -17,7 +17,7 @@ use workload::{Random, RandomConfig, Source};
 pub(crate) struct Real {
     drive: Drive,
     model: Arc<DriveModel>,
-    /// The arm's position after the last request, as far as a host can know.
+    /// The arm's position after the last request, as far as a host can know it.
     arm: Position,
     next: u64,
 }
@@ -189,10 +189,11 @@ impl Electronics {
 pub(crate) struct FromProfile {
     model: Arc<DriveModel>,
     electronics: Electronics,
-    /// Whether late requests widen the margin: a profile that was probed by reading lacks the settle time before a
+    /// Whether late requests widen `margin`: a profile that was probed by reading lacks the settle time before a
     /// write.
     learns: bool,
-    /// The time by which reads and writes are later than in the profile, as learned from late requests.
+    /// The time by which reads and writes reach their sectors later than in the profile, as learned from late
+    /// requests.
     margin: [Duration; 2],
     /// The last choice: read or write, and the predicted time to its first sector.
     chosen: Option<(Op, Duration)>,
@@ -250,7 +251,7 @@ impl FromProfile {
         piece.map_or_else(Position::default, |piece| layout.track(piece.track).into())
     }
 
-    /// Returns a request at its place in this profile.
+    /// Returns a request with the track and sectors at which this profile places its LBNs.
     fn placed(&self, pending: &Pending) -> Pending {
         let layout = self.model.layout();
         let piece = layout.pieces(pending.request.range).next().unwrap_or(pending.piece);

@@ -31,7 +31,7 @@ fn quiet(noisy: Behaviour) -> Behaviour {
     }
 }
 
-/// The result of the off-line table on a drive of this behaviour.
+/// The result of SMTF with an off-line table on a drive with one step's behaviour.
 pub(crate) struct Step {
     pub(crate) what: &'static str,
     /// How much slower SMTF with the table is than SPTF, in percent.

@@ -68,7 +68,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The table, for one metric and number of samples.
+/// A disk's table, for one metric.
 #[derive(Clone, Debug)]
 pub(crate) struct Survey {
     surveyed: Surveyed,
@@ -122,7 +122,7 @@ pub(crate) struct Probe {
     now: Instant,
     seed: u64,
     sectors: u64,
-    /// The number of sectors, from the first, that probes use.
+    /// The number of sectors, counted from the first, that probes use.
     area: Sectors,
 }
 

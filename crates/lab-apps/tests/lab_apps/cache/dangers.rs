@@ -14,7 +14,7 @@ fn a_buffer_dirtied_during_its_write_stays_dirty() {
     rig.write(range(5, 1));
     rig.finish();
     assert_eq!((rig.on_medium(5), rig.cache.dirty()), (1, 1));
-    // Only the sectors newer than the medium are registered again.
+    // Only those sectors are registered again that are newer than the medium's.
     assert_eq!((rig.tasks(block(1)), rig.tasks(range(5, 1))), (1, 1));
     assert!(rig.begin(range(5, 1)));
     rig.finish();
@@ -40,8 +40,8 @@ fn dirtied_again_between_its_two_halves() {
 
 #[test]
 fn written_past_the_task_while_its_bytes_are_out_and_flushed() {
-    // Sector 4 was dirty before the bytes were taken, is not among them, and is dirtied again. The second flush
-    // covers the older version of the sector, but must wait for the second write all the same.
+    // Sector 4 was dirty before bytes were taken for a write, is not among these bytes, and is dirtied again. The
+    // second flush covers the older version of the sector, but must wait for the second write all the same.
     let mut rig = CacheRig::small(4, |config| config.cleaner = None);
     rig.write(range(5, 2));
     rig.flush();
@@ -81,7 +81,7 @@ fn a_flush_waits_for_a_write_whose_bytes_are_out() {
         assert!(!rig.answers.contains(&flush));
         rig.finish();
         assert!(rig.answers.contains(&flush));
-        // The bytes were taken before the flush forced the write.
+        // The free write took its bytes before the flush forced the write.
         assert_eq!((rig.cache.tally().free, rig.cache.tally().flush), (1, 0));
     }
 }
@@ -121,7 +121,7 @@ fn a_dead_buffer_is_not_written() {
     rig.write(block(2));
     rig.trim(block(1));
     assert_eq!((rig.tasks(block(1)), rig.tasks(block(2)), rig.cache.dirty()), (0, 1, 1));
-    // If a part died, only the rest is written.
+    // If a part of a dirty block is trimmed, only the rest is written.
     rig.trim(range(8, 2));
     assert_eq!((rig.tasks(range(8, 2)), rig.tasks(range(10, 2))), (0, 1));
     assert_eq!((rig.cache.tally().died, rig.cache.tally().aborted), (1, 2));
@@ -233,7 +233,8 @@ fn a_partial_write_of_an_absent_block_reads_nothing() {
     let mut rig = CacheRig::small(4, |_| {});
     rig.write(range(4, 1));
     rig.write(range(6, 2));
-    // Two runs take two write-backs, one after the other: the sectors in between were never read.
+    // The two runs of dirty sectors take two write-backs, one after the other: the sectors in between were never
+    // read.
     for _ in 0..2 {
         let of = rig.host.registry.tasks[0].range;
         assert!(rig.begin(of));

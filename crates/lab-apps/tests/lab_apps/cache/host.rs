@@ -40,11 +40,11 @@ pub struct RegisteredTask {
     pub range: LbnRange,
     parameter: Parameter,
     pub promoted: bool,
-    /// The part whose write has not begun.
+    /// The part of `range` whose write has not begun.
     left: LbnRange,
     under_way: usize,
     bad: Option<Lbn>,
-    /// Whether the task has ended, with its record on the way.
+    /// Whether the task has ended, and its record is on the way to the cache.
     ended: bool,
 }
 
@@ -158,7 +158,7 @@ pub struct Host {
     pub queue: Vec<Request>,
     flights: Vec<RunningAccess>,
     completions: Vec<Completion>,
-    /// The bound on promotions at a time, if any.
+    /// The bound on the tasks that are promoted at a time, if any.
     pub most_promoted: Option<usize>,
     /// Whether a foreground write completes the pending tasks that it covers.
     pub coalesces: bool,
@@ -283,7 +283,7 @@ impl Host {
             Wanted { session: SessionId::new(0), task: task.id, range: part, parameter: task.parameter };
         let mut bytes = vec![0; part.len().get() as usize * SECTOR];
         if !cache.buffer(&wanted, &mut bytes) {
-            // A refusal ends the promotion: the task is background work again.
+            // The cache's refusal ends the promotion: the task is background work again.
             task.promoted = false;
             return false;
         }

@@ -189,7 +189,7 @@ impl CacheRig {
         while !self.pins.is_empty() {
             self.unpin();
         }
-        // The wait lasts until earlier errors are reported, too.
+        // This waits until earlier errors are reported, too.
         self.run(|rig| rig.cache.calls() == 0 && rig.host.is_idle());
         assert!(self.model.is_idle());
         while self.flush().is_none() {}

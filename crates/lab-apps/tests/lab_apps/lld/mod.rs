@@ -103,7 +103,7 @@ fn a_log_that_is_95_percent_full_goes_on() {
     }
 }
 
-/// If blocks of several segments share the last free one, none of those segments becomes empty.
+/// If blocks from several segments shared the last free one, none of those segments would become empty.
 #[test]
 fn blocks_from_gaps_leave_the_last_segment_to_the_foreground_cleaner() {
     for reads in [Reads::Block, Reads::Run, Reads::Segment] {

@@ -230,7 +230,7 @@ impl LogRig {
                 Ok(Step::Read(range)) => {
                     let bytes = self.medium[self.at(range)].to_vec();
                     self.foreground.deliver(&self.log, range, &bytes).unwrap();
-                    // The drive uses the gaps of this cleaner's reads as well.
+                    // The drive also uses the gaps of the foreground cleaner's reads for the free cleaner.
                     for gap in 0..3 {
                         self.read_for_free(steps.wrapping_mul(0x9E37).wrapping_add(gap), true);
                     }
@@ -374,7 +374,8 @@ impl LogRig {
         }
     }
 
-    /// Checks that a crash now, with the memory lost between two writes, restores the durable sequence.
+    /// Checks that recovery from a crash now, which loses the memory between two writes, reaches the log's durable
+    /// sequence.
     fn check_superseded(&self) {
         if !self.log.durable().get().is_multiple_of(7) {
             return;

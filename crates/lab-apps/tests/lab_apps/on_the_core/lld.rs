@@ -324,7 +324,7 @@ fn live(
         }
         match lived {
             Err(Interruption::Failed(error)) => return Err(error),
-            // If the calls end before the cut, the drive keeps power until then.
+            // If the calls end before the power cut, the drive keeps power until then.
             Ok(()) => _ = life.pass(Duration::from_secs(2)),
             Err(Interruption::Cut) => {}
         }

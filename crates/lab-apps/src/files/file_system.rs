@@ -95,7 +95,7 @@ impl<S: Store> FileSystem<S> {
     ///
     /// # Errors
     /// The file exists, or its directory does not; the file is larger than [`FILE_BYTES_MAX`]; blocks, inodes or
-    /// the directory's places are used up; a block is damaged; the store failed. Nothing has changed then.
+    /// the directory's entries are used up; a block is damaged; the store failed. Nothing has changed then.
     pub fn create(&mut self, path: FilePath, bytes: &[u8]) -> Result<(), S> {
         self.change(|files| files.create_staged(path, bytes))
     }
@@ -173,7 +173,7 @@ impl<S: Store> FileSystem<S> {
     /// Writes every dirty block to the store, in the order of block numbers. A mount then finds this state.
     ///
     /// # Errors
-    /// The store failed. Blocks that it took are clean, the rest is as dirty as before; another sync continues from
+    /// The store failed. Blocks that it took are clean, the others still dirty; another sync continues from
     /// there.
     pub fn sync(&mut self) -> Result<(), S> {
         self.settle()?;

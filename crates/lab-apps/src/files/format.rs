@@ -336,7 +336,7 @@ pub(super) fn entries(block: &Block) -> impl Iterator<Item = (usize, u64, u32)> 
     places.filter(|(_, entry)| entry[12] == 1).map(|(n, entry)| (n, get_u64(entry, 0), get_u32(entry, 8)))
 }
 
-/// Returns the first free place in a block of a directory.
+/// Returns the number of the first unused entry in a block of a directory.
 pub(super) fn free_entry(block: &Block) -> Option<usize> {
     block[HEADER_BYTES..].chunks_exact(ENTRY_BYTES).position(|entry| entry[12] != 1)
 }

@@ -1,4 +1,4 @@
-//! A set of free numbers.
+//! A set of free numbers, such as those of blocks or inodes.
 
 /// Numbers below a bound, each free or in use. The lowest free one is given out first.
 #[derive(Clone, Debug)]

@@ -146,7 +146,7 @@ pub struct Log {
     pub(super) wipe: Option<(SegmentIndex, Vec<u8>)>,
     pub(super) next_sequence: Sequence,
     pub(super) durable: Sequence,
-    /// The place at which the next search for a free segment begins.
+    /// The index of the segment at which the next search for a free one begins.
     pub(super) after: u32,
     pub(super) mapped: u32,
     tally: LogTally,

@@ -79,7 +79,7 @@ fn below(bits: u32, n: u32) -> u32 {
     ((u64::from(bits) * u64::from(n)) >> 32) as u32
 }
 
-/// Returns a Zipf-like rank in `0..n`: draws an octave, then a place in it. Ranks past `n` wrap to 0.
+/// Returns a Zipf-like rank in `0..n`: draws an octave, then a rank in it. Ranks past `n` wrap to 0.
 #[inline]
 fn zipf_like(bits: u64, n: u32) -> u32 {
     let octave = below(bits as u32, n.ilog2() + 1);

@@ -150,14 +150,14 @@ pub enum PageError {
         /// The table that is being mined.
         expected: TableId,
     },
-    /// The page belongs to another place.
+    /// The bytes are another page of the table.
     #[error(
         "the page is number {found}, and page {expected} should be there; a write went astray, restore it"
     )]
     Misplaced {
         /// The page number in the header.
         found: PageNumber,
-        /// The page number of the place.
+        /// The page number that belongs at these LBNs.
         expected: PageNumber,
     },
     /// The page has records of another size.

@@ -1,4 +1,4 @@
-//! Numbers that must lie between two others.
+//! Numbers that must lie between a least and a greatest value.
 
 use thiserror::Error;
 

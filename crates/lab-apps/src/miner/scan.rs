@@ -323,7 +323,7 @@ fn first_look(plan: &Plan) -> u64 {
 }
 
 /// Checks that each page was delivered once, without a bit for each: the count, the sum and the sum of squares of
-/// page numbers must be those of 0, 1, ..., n - 1. The sum always reveals one page twice in place of another.
+/// page numbers must be those of 0, 1, ..., n - 1. If one page came twice in place of another, the sum shows it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Once {
     count: u64,

@@ -43,8 +43,8 @@ struct Tried {
     off: Off,
 }
 
-/// The errors of interpolated values relative to the mean of the samples there, in percent; and the shares of values
-/// within 5%, and beyond 10%, in percent.
+/// The errors of interpolated values relative to the mean of the samples at the same distance, in percent; and the
+/// shares of values within 5%, and beyond 10%, in percent.
 struct Off {
     mean: f64,
     within_5: f64,

@@ -375,7 +375,7 @@ impl Chooser for Asks {
 
 /// A run in which a second drive takes the place of the first half-way.
 struct Swap {
-    /// The mean time of each part of the run, ms.
+    /// The mean time of the requests in each part of the run, ms.
     parts: Vec<f64>,
     /// The number of requests in a part.
     part: usize,

@@ -145,7 +145,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     }
     let mut claims = Vec::new();
     let of_the_papers = drives.iter().find(|curves| curves.drive == DRIVES[0].0);
-    // The claim is about a whole scan in both sizes; the scan's beginning is for the note.
+    // In both sizes, quick and full, the claim is about a whole scan; the scan's beginning is for the claim's note.
     let other_size = |requests, margins, seeds| match known_drives.get(..1) {
         Some(truth) => Curves::measure(lab, truth, margins, requests, seeds),
         None => Ok(None),

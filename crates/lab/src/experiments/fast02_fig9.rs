@@ -72,7 +72,7 @@ impl<'t> DriveCurves<'t> {
     }
 
     /// Returns the share of free bandwidth lost relative to the best conservatism, in percent. A smaller conservatism
-    /// loses bandwidth, too: the foreground then misses revolutions, in which the scan gets nothing.
+    /// loses bandwidth, too: the foreground then loses whole revolutions, in which the scan gets nothing.
     fn lost(&self, policy: &Policy, margin: u64) -> Spread {
         lost(&policy.with, self.at(policy, margin))
     }

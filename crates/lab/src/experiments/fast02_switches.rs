@@ -1,5 +1,5 @@
-//! The cost of each difference between a drive and its profile for a scheduler outside: one switch of the black box at
-//! a time.
+//! The cost to a scheduler outside the drive of each difference between the drive and its profile: one switch of the
+//! black box at a time.
 
 use crate::outside::{Measured, POLICIES, Trial, exact, percent_of, slower};
 use crate::{

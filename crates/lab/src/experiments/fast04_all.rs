@@ -447,7 +447,8 @@ fn start_backup(
     })
 }
 
-/// The synthetic load over the three parts; requests to the room for the snapshot are moved to the volume.
+/// The synthetic load over the three parts; requests to the slots that only the snapshot needs are moved to the
+/// volume.
 struct SpreadLoad {
     load: Synthetic,
     volume: LbnRange,

@@ -374,9 +374,9 @@ fn slower(placed: Placed<'_>, runs: &[ReorganizerResult], seed: u64) -> Result<V
     Ok(slower)
 }
 
-/// Returns by how many percent the mean response of a run exceeds that of the same requests at the places where the
-/// reorganiser had put their blocks, without the reorganiser's accesses; and the share of these requests that lay in
-/// several places, in percent.
+/// Returns by how many percent the mean response of a run exceeds that of the same requests at the LBNs where the
+/// reorganiser had put their blocks, without the reorganiser's accesses; and the share of these requests whose blocks
+/// did not lie together, in percent.
 fn slower_there(placed: Placed<'_>, cell: Cell, seed: u64) -> Result<(f64, f64), LabError> {
     let (run, noted) = reorganise_noting(placed, cell, seed)?;
     let split = {
@@ -393,7 +393,7 @@ fn reorganise(placed: Placed<'_>, cell: Cell, seed: u64) -> Result<ReorganizerRe
     reorganise_noting(placed, cell, seed).map(|(run, _)| run)
 }
 
-/// Reorganises, and records the places of the foreground's requests.
+/// Reorganises, and records the LBNs where the blocks of each foreground request lay.
 fn reorganise_noting(
     (drive, outside): Placed<'_>,
     cell: Cell,

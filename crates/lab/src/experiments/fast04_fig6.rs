@@ -394,8 +394,8 @@ fn issuer(
     seed: u64,
 ) -> Result<Issuer<Box<dyn Source>>, LabError> {
     let (capacity, sector) = (drive.layout().capacity(), drive.sector_bytes());
-    // The paper's memory and speed are used for drives of at least the Atlas's size; for a smaller drive they are
-    // reduced in proportion.
+    // The memory of the paper's system and the pace of its load are kept for drives of at least the Atlas's size; for
+    // a smaller drive they are reduced in proportion.
     let share = |whole: u64| {
         let atlas = 17_938_986;
         whole * capacity.get().min(atlas) / atlas

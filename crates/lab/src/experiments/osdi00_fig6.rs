@@ -1,4 +1,4 @@
-//! OSDI'00, figure 6: between SPTF and SSTF there is much latency for little access time.
+//! OSDI'00, figure 6: policies between SPTF and SSTF leave much rotational latency and lengthen accesses little.
 
 use crate::set_up::{ATLAS_10K, drive, head_figure, latency, mean_head_bar, random_run};
 use crate::{

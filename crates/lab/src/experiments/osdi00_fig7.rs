@@ -233,7 +233,7 @@ const NOTES: [&str; 3] = [
      at 60%; at 85%, where two phases have not reached the steady state, six have.",
 ];
 
-/// Explains by the parts of a transaction's time why ORIGINAL does not fall to the paper's values.
+/// Explains by the parts of a transaction's time why ORIGINAL's rate does not fall to the paper's values.
 fn why(claimed: &[At], written_back: &[At], revolution: Duration) -> String {
     let ([at_60, at_85], [back_60, back_85]) = (claimed, written_back) else { return String::new() };
     let (t, high) = (at_60.original(), at_85.original());

@@ -37,7 +37,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Makes a bench with this number of samples of each distance; the seed is for their places.
+    /// Makes a bench with this number of samples of each distance; the seed draws the samples' LBNs.
     pub(crate) fn new(disk: &Arc<DriveModel>, samples: u32, seed: u64) -> Self {
         Self { disk: Arc::clone(disk), table: Surveyed::new(disk, samples, seed) }
     }

@@ -176,7 +176,7 @@ impl FreeCleaner {
         if log.writing_of(segment) != Some(writing) {
             return Ok(Taken::Dropped);
         }
-        // Blocks get room in the order of delivery.
+        // Blocks that wait for room get it in the order of delivery.
         if !self.kept.is_empty() && log.is_live(segment, slot) {
             self.kept.push_back(Kept { segment, slot, writing, bytes: bytes.to_vec() });
             return Ok(Taken::Kept);

@@ -21,8 +21,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 const DISTANCES_KB: [u64; 3] = [132, 224, 300];
 const PROBES: u32 = 1_000;
 
-/// The largest difference between a time and the next longer one in the same step: steps are parts of a revolution of
-/// 6 ms apart, and the times within a step differ by up to the time of a sector.
+/// The largest difference between a time and the next longer one in the same step: steps are fractions of the
+/// revolution (6 ms) apart, and the times within a step differ by up to the time of a sector.
 const STEP_MS: f64 = 0.2;
 
 fn run(lab: &Lab) -> Result<Outcome, LabError> {

@@ -258,7 +258,7 @@ fn whole(lab: &Lab) -> Result<(Claim, Vec<String>), LabError> {
             said(spent)
         ));
         // The bound on the core's estimate of harm is more than twice the goal of 1%, because the estimate includes
-        // revolutions lost without detours, and only half of the gain from requests chosen later. The goal is
+        // revolutions lost without detours, and counts only half of the gain from requests chosen later. The goal is
         // compared with the true harm.
         claim = claim
             .measure(

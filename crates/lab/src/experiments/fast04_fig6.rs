@@ -408,7 +408,8 @@ fn issuer(
         }
         BackupLoad::Tpcc => {
             let mut config = TpccConfig::new(capacity, sector);
-            // The paper's database was a file: hits in the file system's cache do not reach the drive.
+            // The paper's database was a file: hits in the file system's cache do not reach the drive either, so that
+            // cache counts as a part of the pool.
             let memory = config.pool.get() + FILE_CACHE.get();
             let part = capacity.bytes(sector).get() as f64 / PAPER_BYTES;
             config.pool = Bytes::new((memory as f64 * part) as u64);

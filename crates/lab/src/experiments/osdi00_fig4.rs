@@ -1,4 +1,4 @@
-//! OSDI'00, figure 4: the nearer the next request, the more of the head's time is latency.
+//! OSDI'00, figure 4: the nearer the next request, the more of the head's time is rotational latency.
 
 use crate::set_up::{ATLAS_10K, drive, head_figure, latency, mean_head_bar, random_run};
 use crate::{Band, Claim, Experiment, Lab, LabError, Outcome, Paper, Spread};

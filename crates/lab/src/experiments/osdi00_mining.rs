@@ -225,7 +225,7 @@ fn run(lab: &Lab) -> Result<Outcome, LabError> {
     Ok(Outcome { figures: vec![estimates(&scans, &truth)], claims: vec![claim], notes })
 }
 
-/// Shows the estimated mean along the way, with its interval, and the true one.
+/// Shows the estimated mean during the scans, with its interval, and the true mean.
 fn estimates(scans: &[Scanned], truth: &Answers) -> Figure {
     let exact = estimate(truth, MEANS[0].0).map_or(f64::NAN, |e| e.value);
     let columns = ["foreground", "pages", "taken as", "mean revenue", "95% interval", "truth", "holds it"];

@@ -22,8 +22,8 @@ pub(crate) struct Gaps {
     /// Gaps with a background write, and the wanted sectors of the background that were read in these gaps.
     pub written_in: u64,
     pub read_beside: u64,
-    /// The sum over all requests of the time by which the core, as a margin, lengthened a detour's move over a third
-    /// of the cylinders.
+    /// The sum over all requests of the margin that the core then added to the predicted time of a detour's move over
+    /// a third of the cylinders.
     margins: Duration,
     /// The background work since the last foreground request: wanted sectors read, whether anything was written, and
     /// whether anything was done.
@@ -116,7 +116,7 @@ impl Gaps {
         self.percent(self.requests.saturating_sub(self.used + self.closed))
     }
 
-    /// Returns the mean margin by which the core lengthened a detour's move over a third of the cylinders, in ms.
+    /// Returns the mean margin that the core added to a detour's move over a third of the cylinders, in ms.
     pub fn margin_ms(&self) -> f64 {
         self.margins.as_secs_f64() * 1e3 / (self.requests as f64).max(1.0)
     }

@@ -117,8 +117,8 @@ impl Buffer {
     pub fn landed(&mut self) -> Landed {
         let Some(flight) = self.flight.take() else { return Landed::NotOurs };
         let rest = self.dirty.without(flight.taken);
-        // If a sector is still owed, the old stamp stays the oldest, whether or not that sector was dirtied again: it
-        // has not been written since.
+        // As long as a sector is owed, the old stamp stays the oldest: that sector, whether or not it was dirtied
+        // again, has not been written.
         if let (Some(late), true) = (self.late, flight.owed.is_empty()) {
             self.oldest = late;
         }

@@ -54,7 +54,7 @@ pub struct SegmentInfo {
     pub modified: Instant,
 }
 
-/// The log's own record of a segment.
+/// A row of the log's table of segments.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     pub state: State,

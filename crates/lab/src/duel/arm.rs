@@ -1,5 +1,5 @@
-//! The time in which a drive's arm transfers nothing while the drive serves the foreground without background work: a
-//! bound on the background work that a host can add.
+//! The time that a drive's arm spends idle or in rotational latency while the drive serves requests without background
+//! work: a bound on the background work that a host can add.
 
 use drive::{BlackBox, Breakdown, Command, CommandError, Drive, Reply, Served};
 use units::{Bytes, CacheOps, Duration, Instant, Sectors};

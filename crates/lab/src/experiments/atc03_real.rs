@@ -384,8 +384,8 @@ struct Swap {
     too_soon: u32,
     /// The number of requests from the swap to the end of the part in which the swap was noticed.
     noticed_after: Option<usize>,
-    /// The mean time, over the last parts of as many as follow the swap, of a learner that begins with the second
-    /// drive, ms.
+    /// The mean time of a learner that begins with the second drive, ms: over the last `COMPARED_PARTS` of as many
+    /// parts as follow the swap.
     fresh: f64,
     sptf: [f64; 2],
     sstf: [f64; 2],

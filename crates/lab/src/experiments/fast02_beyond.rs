@@ -129,7 +129,7 @@ struct NoiseStep {
     outside: fn(Overheads, Duration) -> OutsideConfig,
 }
 
-/// The step without noise that the steps with one noise each follow.
+/// The step, still without noise, before those that have one noise each.
 const NO_NOISE: &str = "exact, 0.05 ms";
 const ALL: &str = "all noise";
 

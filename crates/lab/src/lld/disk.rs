@@ -36,7 +36,7 @@ pub(crate) struct Spent {
     /// Reads of the foreground cleaner.
     pub cleaning_reads: u64,
     pub cleaning: Duration,
-    /// Blocks that the free cleaner had read in gaps.
+    /// Blocks that were read in gaps for the free cleaner.
     pub free_blocks: u64,
 }
 

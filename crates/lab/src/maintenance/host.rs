@@ -29,8 +29,8 @@ pub(crate) struct ResponseTotals {
     pub total: Duration,
     /// Writes that were refused because the volume had no room for them.
     pub refused: u64,
-    /// Requests to blocks that were free at the reorganiser's start. They belong to the reorganiser, so each of these
-    /// requests was moved to the next block that was not free.
+    /// Requests to blocks that were free at the reorganiser's start. Such blocks belong to the reorganiser, so each of
+    /// these requests was moved to the next block that was not free.
     pub shifted: u64,
 }
 

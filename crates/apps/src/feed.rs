@@ -67,7 +67,8 @@ impl Feed {
         self.tasks.len()
     }
 
-    /// Returns the block of a record and the mark given at its registration; `None` if the record is of no run here.
+    /// Returns the block of a completion record and the `mark` of its registration; `None` if no run of this feed has
+    /// it.
     pub fn arrived(&mut self, done: &Record) -> Option<(u64, u64)> {
         let run = self.tasks.get_mut(&done.task)?;
         if !run.range.contains(done.range.start()) {
@@ -120,7 +121,8 @@ impl Sieve {
         self.tasks.len()
     }
 
-    /// Registers blocks up to the limit. `place` returns a block's address; a block without one is dropped.
+    /// Registers the sectors of blocks, up to the limit of blocks at a time. `place` returns a block's address; a
+    /// block without one is dropped.
     pub fn fill(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -141,8 +143,8 @@ impl Sieve {
         Ok(())
     }
 
-    /// Takes the record of a sector. Returns the block if it was the block's last; `Err(())` if no block here is
-    /// waiting for it.
+    /// Takes the completion record of a sector. Returns the block if this was its last sector; `Err(())` if no block
+    /// of this sieve is waiting for it.
     pub fn arrived(&mut self, done: &Record, bytes: &[u8]) -> Result<Option<Sifted>, ()> {
         let sifted = self.tasks.get_mut(&done.task).ok_or(())?;
         let sector = sifted.bytes.len() / (sifted.range.len().get().max(1) as usize);

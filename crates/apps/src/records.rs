@@ -185,7 +185,7 @@ pub struct Records {
     buffer: VecDeque<Fetched>,
     buffered: u64,
     tasks: BTreeMap<TaskId, Task>,
-    /// Blocks of all tasks that have not been put into the buffer.
+    /// The number of blocks, over all tasks, that have not been put into the buffer.
     left: u64,
     /// Whether the client asked for a suspension.
     suspended: bool,
@@ -248,7 +248,7 @@ impl Records {
     /// Registers blocks to be read: [`Sessions::read`].
     ///
     /// # Errors
-    /// The session refused.
+    /// The scheduler refused the call.
     pub fn read(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -261,11 +261,11 @@ impl Records {
         Ok(task)
     }
 
-    /// Registers blocks to be written: [`Sessions::write`]. The bytes are those of the whole range, and are kept
-    /// until all of it is written: a client of records is not asked for them later.
+    /// Registers blocks to be written: [`Sessions::write`]. `bytes` is the data of the whole range. They are kept
+    /// until all of it is written, because a client that fetches records cannot be called for data.
     ///
     /// # Errors
-    /// The session refused, or the number of bytes does not match the range.
+    /// The scheduler refused the call, or the number of bytes does not match the range.
     pub fn write(
         &mut self,
         sessions: &mut dyn Sessions,
@@ -327,7 +327,7 @@ impl Records {
             self.buffer.push_front(fetched);
             return Err(error.into());
         }
-        // The client may have registered more since this record came, or aborted the rest.
+        // Since this record came, the client may have registered more blocks, or aborted the rest.
         fetched.done.last = self.to_come() == 0;
         Ok(Got::Record(fetched))
     }
@@ -335,7 +335,7 @@ impl Records {
     /// Ends a task; returns the number of its blocks that have not been fetched, and never will be.
     ///
     /// # Errors
-    /// The session refused, for instance because all of the task has been fetched.
+    /// The scheduler refused the call, for instance because all of the task has been fetched.
     pub fn abort(&mut self, sessions: &mut dyn Sessions, task: TaskId) -> Result<u64, RecordsError> {
         let aborted = sessions.abort(task);
         if let Some(gone) = self.tasks.remove(&task) {
@@ -345,7 +345,7 @@ impl Records {
         self.let_flow(sessions)?;
         match aborted {
             Ok(left) => Ok(left + taken),
-            // All blocks that were left of the task were in the buffer.
+            // The core had no blocks of the task left, so it refused; those in the buffer are withdrawn.
             Err(_) if taken > 0 => Ok(taken),
             Err(error) => Err(error.into()),
         }
@@ -355,7 +355,7 @@ impl Records {
     /// number.
     ///
     /// # Errors
-    /// The session refused.
+    /// The scheduler refused the call.
     pub fn abort_range(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> Result<u64, RecordsError> {
         let pending = sessions.abort_range(self.session, range)?;
         let left = &mut self.left;
@@ -375,7 +375,7 @@ impl Records {
     /// blocks wait while the session is suspended, by the client or by its full buffer.
     ///
     /// # Errors
-    /// The session refused.
+    /// The scheduler refused the call.
     pub fn promote(&mut self, sessions: &mut dyn Sessions, range: LbnRange) -> Result<u64, RecordsError> {
         Ok(sessions.promote(self.session, range)?)
     }
@@ -383,7 +383,7 @@ impl Records {
     /// Suspends the session's tasks until [`resume`](Self::resume).
     ///
     /// # Errors
-    /// The session refused.
+    /// The scheduler refused the call.
     pub fn suspend(&mut self, sessions: &mut dyn Sessions) -> Result<(), RecordsError> {
         sessions.suspend(self.session)?;
         self.suspended = true;
@@ -393,7 +393,7 @@ impl Records {
     /// Resumes the session's tasks: now, or once the buffer is half empty if it is full.
     ///
     /// # Errors
-    /// The session refused.
+    /// The scheduler refused the call.
     pub fn resume(&mut self, sessions: &mut dyn Sessions) -> Result<(), RecordsError> {
         if !self.full {
             sessions.resume(self.session)?;

@@ -7,7 +7,8 @@ use units::{CacheOps, Duration, LbnRange};
 /// The flushes and the discards of a run. A foreground's report does not contain them, only reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheReport {
-    /// The flushes without sectors. A flush that comes with a write is a part of that write's response time.
+    /// The flushes without sectors. The time of a flush that comes with a write is a part of that write's
+    /// response time.
     pub flushes: CacheCommands,
     /// The discards.
     pub discards: CacheCommands,

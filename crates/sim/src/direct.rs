@@ -49,7 +49,7 @@ impl<F: FnMut(Done)> Watch for Each<F> {
     }
 }
 
-/// An [`Observer`], as the hosts with a core have it.
+/// Passes events to an [`Observer`], as the hosts with a core do.
 struct Observed<'a, O>(&'a mut O);
 
 /// Returns the request in the scheduler's form.
@@ -94,7 +94,7 @@ impl<O: Observer> Watch for Observed<'_, O> {
 /// ```
 pub struct Direct<B, S> {
     device: B,
-    /// The maximum of commands at the device.
+    /// The maximum number of commands at the device.
     most: usize,
     load: Issuer<S>,
     waiting: VecDeque<(RequestId, Pending)>,
@@ -108,7 +108,7 @@ pub struct Direct<B, S> {
     completed: u64,
     rival: Option<Reader>,
     head: HeadNanos,
-    /// The head's time at the beginning of the measured stretch.
+    /// How the head spent its time before the measured stretch.
     head_before: HeadNanos,
 }
 

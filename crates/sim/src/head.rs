@@ -1,4 +1,4 @@
-//! The head of a drive with the core in it, and the parts of its time.
+//! The head of a drive whose scheduler core is inside, and how the head spends its time.
 
 use crate::report::HeadNanos;
 use drive::{Mechanics, Passage};
@@ -11,7 +11,7 @@ use units::{Arc as Rotation, Duration, FULL_REVOLUTION, Instant};
 pub(crate) struct Head {
     drive: Arc<DriveModel>,
     mechanics: Mechanics,
-    /// The head's time so far, up to the end of the work under way.
+    /// How the head has spent its time, up to the end of the work under way.
     pub spent: HeadNanos,
     /// The part of `spent` for the work under way.
     pub last: HeadNanos,
@@ -76,11 +76,12 @@ impl Head {
                 }
                 Purpose::Foreground => {
                     self.spent.transfer += end.since(start);
-                    // The foreground's share is the direct move. If a detour ends on the destination track, the settling of
-                    // the write overlaps the wait there, and the saved time was no latency.
+                    // Of the moves, the foreground's part is the direct one. If a detour before a write ends on the
+                    // write's track, the head settles while it waits there; the move time that this saves must not
+                    // count as latency.
                     let direct = drive.move_time(group_from, to, access.op);
-                    // Without detours an access begins late only because SCAN's arm goes by way of the end of the
-                    // drive.
+                    // Without detours the core delays an access only under SCAN, whose arm goes to the end of the
+                    // drive first.
                     let trip =
                         if detours { Duration::ZERO } else { access.not_before.saturating_since(ready) };
                     rotation = rotation.saturating_sub(trip);

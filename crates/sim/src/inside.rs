@@ -64,7 +64,7 @@ pub struct Inside<S> {
     /// The beginning and the end of the head's work under way.
     busy: Option<(Instant, Instant)>,
     head: Head,
-    /// The head's time and the instant up to which it was counted, at the beginning of the measured stretch.
+    /// How the head spent its time before the measured stretch, and the instant up to which that was counted.
     head_before: (HeadNanos, Instant),
     statistics: Statistics,
     cache: CacheReport,
@@ -225,7 +225,7 @@ impl<S: Source> Inside<S> {
         self.core.planner_stats()
     }
 
-    /// Returns the harm of background work in idle time.
+    /// Returns the core's estimate of the foreground's delay by background work in idle time.
     pub fn harm(&self) -> Harm {
         self.core.harm()
     }
@@ -338,7 +338,8 @@ impl<S: Source> Inside<S> {
                     let done = Finished::of(request, arrived, began, self.now);
                     observer.finished(&Finished { seek, rotation, transfer, ..done });
                     self.foreground.complete(task, self.now);
-                    // A task without a think time has its next request in the pool before the core chooses again.
+                    // The next request of a client task without a think time is in the core's pool before the core
+                    // chooses again.
                     self.issue(observer)?;
                 }
                 Output::Deliver(record) => {

@@ -67,7 +67,7 @@ pub struct Outside<S> {
     /// The drive's report on the last completed command.
     last: Option<Breakdown>,
     head: Spent,
-    /// The head's time at the beginning of the measured stretch.
+    /// How the head spent its time before the measured stretch.
     head_before: HeadNanos,
     statistics: Statistics,
     cache: CacheReport,
@@ -98,7 +98,7 @@ struct Unfinished {
 /// are the request's number.
 const ORDER_FLAG: u64 = 1 << 63;
 
-/// Readings of single sectors at random places, as many as the core permits.
+/// Readings of single sectors at random LBNs, as many as the core permits.
 #[derive(Debug)]
 struct Readings {
     places: Stream,
@@ -138,12 +138,12 @@ impl Device {
     }
 }
 
-/// The time of the head, from the drive's report on each command.
+/// How the head spends its time, from the drive's report on each command.
 #[derive(Clone, Debug)]
 struct Spent {
     model: Arc<DriveModel>,
     position: Position,
-    /// The position of the head after the last foreground command, and its work since.
+    /// The position of the head after the last foreground command, and the head's moves and latency since.
     group_from: Position,
     group_moves: Duration,
     rotation: Duration,
@@ -252,8 +252,8 @@ impl<S: Source> Outside<S> {
         Ok(())
     }
 
-    /// Reads single sectors at random places from here on, as often as the core permits
-    /// ([`HostCall::Read`]), like a probe that characterises the drive meanwhile.
+    /// Reads single sectors at random LBNs from here on, as often as the core permits ([`HostCall::Read`]), like a
+    /// probe that characterises the drive meanwhile.
     pub fn read_at_random(&mut self, seed: u64) {
         let begun = self.core.input(Input::Host(HostCall::WantReadings(true)));
         debug_assert!(begun.is_ok(), "{begun:?}");
@@ -326,7 +326,7 @@ impl<S: Source> Outside<S> {
         self.core.planner_stats()
     }
 
-    /// Returns the harm of background work in idle time.
+    /// Returns the core's estimate of the foreground's delay by background work in idle time.
     pub fn harm(&self) -> Harm {
         self.core.harm()
     }
@@ -523,7 +523,7 @@ impl<S: Source> Outside<S> {
         self.last_done = self.now;
         observer.finished(&explained(request, arrived, self.now, done));
         self.foreground.complete(task, self.now);
-        // A task without a think time has its next request in the pool before the core chooses again.
+        // The next request of a client task without a think time is in the core's pool before the core chooses again.
         self.issue(observer)
     }
 
@@ -593,8 +593,8 @@ impl<S: Source> Outside<S> {
 }
 
 impl Spent {
-    /// Adds the time of a finished command: moves and latency from the drive's report, the transfer from the place of
-    /// the sectors.
+    /// Adds the time of a finished command: moves and latency as the drive reports them, and the time for which the
+    /// sectors pass on their tracks.
     fn account(&mut self, command: &Command, done: &Breakdown) {
         let asked = command.foreground.map_or(0, |range| range.len().get());
         let (mut own, mut other, mut last) = (Duration::ZERO, Duration::ZERO, self.position);
@@ -633,7 +633,7 @@ impl Spent {
                 self.spent.free_transfer += useful;
                 self.rotation += other.saturating_sub(useful);
                 self.spent.transfer += own;
-                // The foreground's share of the moves is the direct move, without the detour.
+                // Of the moves, the foreground's part is the direct move that it would need without the detour.
                 let first = self.model.layout().pieces(command.range).next();
                 let to = first.map_or(last, |p| self.model.layout().track(p.track).into());
                 let direct = self.model.move_time(self.group_from, to, command.op).min(self.group_moves);
@@ -666,7 +666,7 @@ pub fn black_box(
 ) -> Result<(Drive, Overheads), DriveError> {
     let drive = Drive::with_behaviour(profile, Rules::HARDWARE, behaviour, seed)?;
     let firmware = &behaviour.firmware(profile.firmware.as_ref().ok_or(DriveError::NoFirmware)?);
-    // Commands that wait in the host overlap nothing.
+    // If commands wait in the host, the overhead of one cannot overlap the work on the one before.
     let overlap = behaviour.queue != Queue::Serial && drive.queue_depth() > 1;
     let mut overheads = Overheads::of(firmware, drive.model(), overlap);
     if let Some(bus) = behaviour.bus_time(drive.model().sector_bytes()) {

@@ -40,8 +40,8 @@ impl PlacedCore {
         Ok(Self::Outside(OutsideDrive::try_new(drive, config)?))
     }
 
-    /// Returns the core in the drive, to which the work of a head belongs; `None` if the host has a core outside, which is a
-    /// defect of the host.
+    /// Returns the core in the drive, for work of the head. `None` if the core is outside: then the host has mixed them
+    /// up, because no head work can belong to it.
     pub(crate) fn of_the_head(&mut self) -> Option<&mut InDrive> {
         match self {
             Self::In(core) => Some(core),
@@ -52,8 +52,8 @@ impl PlacedCore {
         }
     }
 
-    /// Returns the core outside the drive, to which commands belong; `None` if the host has a core in the drive, which is a
-    /// defect of the host.
+    /// Returns the core outside the drive, for commands. `None` if the core is in the drive: then the host has mixed
+    /// them up, because no command can belong to it.
     pub(crate) fn of_the_commands(&mut self) -> Option<&mut OutsideDrive> {
         match self {
             Self::Outside(core) => Some(core),

@@ -204,7 +204,7 @@ impl HeadNanos {
         let extra_seek = self.extra_seek + self.idle_seek;
         let busy = [self.seek, self.rotation, self.transfer, free_transfer, extra_seek];
         let busy: Duration = busy.into_iter().sum();
-        // Outside the drive, the reports on two commands may overlap in time.
+        // With the core outside the drive, the times that the drive reports for two commands may overlap.
         let total = run.max(busy).as_nanos().max(1) as f64;
         let share = |d: Duration| d.as_nanos() as f64 / total;
         HeadTime {
@@ -217,7 +217,7 @@ impl HeadNanos {
         }
     }
 
-    /// Returns the share of all latency that was used for wanted sectors.
+    /// Returns the share of the foreground's rotational latency that was used for wanted sectors.
     pub fn potential_used(&self) -> f64 {
         self.free_transfer.as_nanos() as f64 / self.potential().as_nanos().max(1) as f64
     }

@@ -30,7 +30,7 @@ pub struct Statistics {
     reads: Responses,
     writes: Responses,
     access: u128,
-    /// The number of requests that have arrived and are not completed, now and at most.
+    /// The present number of requests that have arrived and are not completed, and the largest of the stretch.
     level: u64,
     level_max: u64,
     /// The integral of `level` over time, in requests times nanoseconds.
@@ -198,7 +198,7 @@ impl Responses {
     }
 
     fn clear(&mut self) {
-        // An empty histogram takes as long to reset as a full one.
+        // An empty histogram would take as long to reset as a full one, so it is left as it is.
         if self.requests > 0 {
             self.histogram.reset();
         }
@@ -219,7 +219,7 @@ impl Responses {
         let _ = self.histogram.record(response.as_nanos());
     }
 
-    /// Adds the requests of another kind (Chan, Golub and LeVeque 1979).
+    /// Adds the response times of other requests (Chan, Golub and LeVeque 1979).
     fn add(&mut self, other: &Self) {
         let (own, more) = (self.requests as f64, other.requests as f64);
         if other.requests > 0 {

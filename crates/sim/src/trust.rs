@@ -41,7 +41,7 @@ impl Trust {
         self.caution
     }
 
-    /// Returns the total duration of this caution until the last completion.
+    /// Returns the total time until the last completion in which gaps were not used for this reason.
     pub fn lasted(&self, why: Caution) -> Duration {
         let lasted = Caution::ALL.into_iter().zip(self.lasted).find(|(caution, _)| *caution == why);
         lasted.map_or(Duration::ZERO, |(_, lasted)| lasted)

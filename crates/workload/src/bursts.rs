@@ -14,7 +14,7 @@ pub(crate) struct Bursts {
     gap: Duration,
     burst: Duration,
     silence: Duration,
-    /// The rest of the burst after the next arrival.
+    /// The time that is left of the burst after the next arrival.
     left: Duration,
     next: Instant,
 }

@@ -231,7 +231,7 @@ mod tests {
     }
 
     proptest! {
-        /// The rule, restated for each pair of requests.
+        /// Restates the rule by which requests are held, for each pair of requests.
         #[test]
         fn a_request_comes_when_the_naive_rule_says(
             mut requests in prop::collection::vec((0..60u64, 1..9u64, 0..4_000u64), 1..60),

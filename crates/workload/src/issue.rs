@@ -211,8 +211,8 @@ impl<S: Source> Issuer<S> {
     }
 
     /// Returns the time of the next issue; `None` while every task waits for a completion, and after the last
-    /// request. With [`Arrival::Scripted`] there may be no request at that time, for instance because a page was in
-    /// memory.
+    /// request. With [`Arrival::Scripted`] there may be no request at that time, for instance because the page that
+    /// it would have read was in memory.
     #[inline]
     pub fn due(&self) -> Option<Instant> {
         if matches!(self.times, Times::Scripted) {

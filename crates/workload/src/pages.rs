@@ -10,7 +10,7 @@ pub(crate) struct Victim {
     pub(crate) dirty: bool,
 }
 
-/// The rule by which a page makes room.
+/// The rule for the page that leaves the pool to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Evict {
     /// The least recently used page.
@@ -33,7 +33,7 @@ struct Frame {
     older: u32,
 }
 
-/// The numbers of pages in a pool.
+/// The counts of pages in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageCounts {
     /// The number of pages in the pool.
@@ -69,7 +69,7 @@ impl PagePool {
         }
     }
 
-    /// Returns the numbers of pages in the pool.
+    /// Returns the counts of pages in the pool.
     pub(crate) fn counts(&self) -> PageCounts {
         PageCounts { held: self.index.len(), changed: self.dirty.len() }
     }
@@ -163,7 +163,7 @@ impl PagePool {
 
     fn victim(&mut self, evict: Evict) -> Option<u64> {
         let mut at = self.oldest;
-        // A dirty page that is passed moves to the other end, so one round is enough.
+        // A dirty page that the search passes moves to the other end of the list, so one round is enough.
         for _ in 0..self.index.len() {
             let frame = *self.frames.get(at as usize)?;
             if frame.pins == 0 && (evict == Evict::Any || !frame.dirty) {

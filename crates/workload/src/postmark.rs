@@ -18,7 +18,7 @@ pub struct PostmarkConfig {
     pub files: u32,
     /// The smallest size of a new file (`set size`).
     pub size_min: Bytes,
-    /// The exclusive bound on the size of a new file, and the size to which appends may grow one (`set size`).
+    /// The exclusive bound on the size of a new file, and the size to which appends may grow a file (`set size`).
     pub size_max: Bytes,
     /// Transactions of each transaction phase (`set transactions`).
     pub transactions: u32,
@@ -231,7 +231,8 @@ enum State {
 /// - the remaining files are deleted in the order of the table, which here is the order of creation until the first
 ///   deletion, then the youngest takes the deleted one's place;
 /// - further transaction phases (Postmark has none) follow the first without anything between them;
-/// - the numbers come from a [`Stream`], not from Postmark's own generator, so no run is Postmark's byte by byte.
+/// - the random numbers come from a [`Stream`], not from Postmark's own generator, so no run is Postmark's byte by
+///   byte.
 ///
 /// ```
 /// use freeblock_workload::postmark::{Operation, Phase, Postmark, PostmarkConfig, Step};

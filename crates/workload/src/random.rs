@@ -183,12 +183,12 @@ impl Share {
         self.numerator as f64 / self.denominator.get() as f64
     }
 
-    /// Returns the part of the ratio.
+    /// Returns the numerator of the ratio.
     pub const fn numerator(self) -> u64 {
         self.numerator
     }
 
-    /// Returns the whole of the ratio.
+    /// Returns the denominator of the ratio.
     pub const fn denominator(self) -> NonZeroU64 {
         self.denominator
     }

@@ -1,4 +1,4 @@
-//! The papers' "random" load: requests of one size, all over the drive or near the last one.
+//! The papers' "random" load: requests of one size, all over the drive or near the preceding request.
 
 use crate::error::ConfigError;
 use crate::random::{Share, StandardNormal, Stream};
@@ -18,7 +18,7 @@ pub struct RandomConfig {
     pub align: Sectors,
     /// The share of reads.
     pub reads: Share,
-    /// The share of requests near the last one (OSDI'00, figure 4).
+    /// The share of requests near the preceding one (OSDI'00, figure 4).
     pub local: Share,
     /// The standard deviation of a local request's start around the last request's start.
     pub local_deviation: Sectors,

@@ -16,7 +16,7 @@ const WAITING_BYTES_MAX: usize = 16 << 20;
 pub trait Output {
     /// Calls `each` with every block that the output has from before a restart.
     fn present(&self, each: &mut dyn FnMut(u64));
-    /// Takes a block's bytes, and the numbers of its bad sectors within the block. A lost block has no bytes and all
+    /// Takes a block's bytes, and the indices of its bad sectors in the block. A lost block has no bytes and all
     /// sectors bad.
     fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]);
     /// Writes the waiting bytes; returns `false` if the target has no room for all of them at present.
@@ -91,7 +91,7 @@ pub enum BackupState {
 /// The counts of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Blocks of the snapshot, or those that differ from its base.
+    /// Blocks of the snapshot; in a difference, those that differ from its base.
     pub blocks: u64,
     /// Blocks in the output, including those from before a restart.
     pub written: u64,
@@ -103,8 +103,8 @@ pub struct Counts {
 
 /// A backup of one snapshot.
 ///
-/// When a block's record arrives, the provider is asked where the block is. If it has moved since the read was
-/// registered, the bytes may be newer than the snapshot, and the block is read again at its new place. No move is
+/// When a block's bytes arrive, the snapshot provider is asked where the block is. If it has moved since its read was
+/// registered, the bytes may be newer than the snapshot, and the block is read again at its new address. No move is
 /// missed: the provider changes its map before the foreground write begins, and a read never returns bytes from
 /// before its registration.
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ pub struct Backup<P, O> {
 }
 
 impl<P: Provider, O: Output> Backup<P, O> {
-    /// Returns the number of blocks in the list, for an image's header.
+    /// Returns the number of blocks that a backup of the snapshot reads, for an image's header.
     ///
     /// # Errors
     /// The snapshot is gone.
@@ -236,7 +236,7 @@ impl<P: Provider, O: Output> Backup<P, O> {
         }
     }
 
-    /// Writes the waiting bytes, registers blocks up to the limit of tasks, and ends when no block is left.
+    /// Writes the waiting bytes, registers reads of blocks up to the limit of tasks, and ends when no block is left.
     fn proceed(&mut self, sessions: &mut dyn Sessions) {
         let next = self.try_proceed(sessions);
         if next != BackupState::Running && self.state == BackupState::Running {
@@ -285,8 +285,8 @@ impl<P: Provider, O: Output> Backup<P, O> {
             self.lost(block);
         }
         match filled.and(sifting) {
-            // Room for tasks comes when those of any session end. The next record of this session tries again, so one
-            // of its tasks must be out.
+            // The scheduler has room again when tasks of any session end. The next record of this session tries
+            // again, so one of its tasks must still be registered.
             Err(SessionError::TooManyTasks { .. }) if self.feed.out() + self.sieve.out() > 0 => {}
             Err(error) => return BackupState::Refused(error),
             Ok(()) => {}

@@ -221,8 +221,8 @@ impl<S: Sink> ImageWriter<S> {
         self.waiting.len()
     }
 
-    /// Adds a chunk. `bad` has the numbers, within the block, of the sectors that could not be read; a lost block has
-    /// no bytes and all sectors bad.
+    /// Adds a chunk. `bad` has the indices in the block of the sectors that could not be read; a lost block has no
+    /// bytes and all sectors bad.
     pub fn put(&mut self, block: u64, bytes: &[u8], bad: &[u32]) {
         let mut body: Vec<u8> = bad.iter().flat_map(|s| s.to_le_bytes()).collect();
         body.extend_from_slice(bytes);

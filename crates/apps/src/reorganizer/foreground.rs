@@ -12,7 +12,7 @@ use units::{Lbn, LbnRange, Op, Sectors};
 pub enum AccessPlace {
     /// On the medium, from this LBN on.
     Medium(Lbn),
-    /// In the staging area, the memory for blocks under way: the bytes of this piece are copied already.
+    /// In the staging area (blocks that are read and not yet written): the bytes of this piece are copied already.
     Staging,
 }
 
@@ -113,8 +113,8 @@ impl<N: Nvram> Reorganizer<N> {
     }
 
     /// Begins a foreground write. Staged blocks have the new bytes, durably, when this returns; the caller writes the
-    /// pieces on the medium and calls [`end`](Self::end). Until then those blocks are not moved, and bytes that were
-    /// read from them before are not used, because they are old.
+    /// pieces on the medium and calls [`end`](Self::end). Until then the blocks of these pieces are not moved; bytes
+    /// that the reorganiser read from them before are old and not used.
     ///
     /// # Errors
     /// [`AccessError`].
@@ -150,7 +150,8 @@ impl<N: Nvram> Reorganizer<N> {
         Ok(self.access(Op::Write, parts, blocks))
     }
 
-    /// Ends a foreground access, successful or not: the host no longer touches its pieces on the medium.
+    /// Ends a foreground access, successful or not: the host no longer touches the pieces of the access on the
+    /// medium.
     pub fn end(&mut self, sessions: &mut dyn Sessions, access: Access) {
         for b in access.blocks {
             if access.op == Op::Read {

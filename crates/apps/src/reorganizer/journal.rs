@@ -43,12 +43,13 @@ pub trait Nvram {
     }
 }
 
-/// The memory could not keep the bytes.
+/// The non-volatile memory is full or gone: it did not store the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the staging area's memory is full or gone; recover from its content")]
 pub struct NvramLost;
 
-/// Memory that keeps nothing, so that a crash loses the staged blocks: faster, for data that may be lost.
+/// A stand-in for non-volatile memory that keeps nothing, so that a crash loses the staged blocks: faster, for data
+/// that may be lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Volatile;
 
@@ -102,7 +103,7 @@ pub enum ReorganizeStateError {
     /// The state is of a drive with other sectors.
     #[error("the state is of sectors of {0}; give the same drive")]
     SectorBytes(Bytes),
-    /// The state may have more staged blocks than there is room for.
+    /// The state may have more staged blocks than the given staging area has room for.
     #[error("the state needs a staging area of {needed} blocks, {given} are given; give as many as before")]
     StagingShrunk {
         /// The size of the staging area when the state was saved, in blocks.
@@ -202,7 +203,7 @@ impl Journal {
         self.entries > self.checkpoint.max(COMPACTED_BYTES_MIN)
     }
 
-    /// Replaces the contents of the memory by a checkpoint of the current state.
+    /// Replaces the contents of the non-volatile memory by a checkpoint of the current state.
     pub fn compact(
         &mut self,
         nvram: &mut impl Nvram,

@@ -115,7 +115,7 @@ impl Links {
         self.blocks.partition_point(|b| b.from + u64::from(b.sectors) <= lbn) as u32
     }
 
-    /// Returns whether the block at b's destination, if any, is saved or moved.
+    /// Returns whether b's destination is free: no block was there, or that block is staged or moved.
     pub fn clear(&self, b: u32) -> bool {
         let ahead = self.ahead(b);
         ahead == NONE || self.vacated(ahead)
@@ -176,7 +176,7 @@ impl Links {
         changed
     }
 
-    /// Records that a waiting block's bytes are saved.
+    /// Records that a waiting block's bytes are in the staging area.
     pub fn stage(&mut self, b: u32) {
         self.set(b, BlockState::Staged);
         if !self.clear(b) {
@@ -250,7 +250,7 @@ impl Links {
         }
         self.ahead[b as usize] = NONE;
         if waiting != NONE {
-            // The waiting block gives up its link before b is linked to the place that it waited for.
+            // The block `waiting` gives up its link before b is linked to the place that was its destination.
             let tail = self.block(end).from;
             self.behind[last_vacated as usize] = NONE;
             self.ahead[waiting as usize] = NONE;
@@ -305,7 +305,8 @@ impl Links {
         })
     }
 
-    /// Restores a block of [`relinked`](Self::relinked); returns false if the plan has no such blocks.
+    /// Restores a block of [`relinked`](Self::relinked); returns false if one of the numbers is of no block of the
+    /// plan.
     pub fn relink(&mut self, b: u32, to: u64, ahead: u32, behind: u32) -> bool {
         let known = |other: u32| other == NONE || (other as usize) < self.len();
         if (b as usize) >= self.len() || !known(ahead) || !known(behind) {

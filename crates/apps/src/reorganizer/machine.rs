@@ -71,7 +71,7 @@ impl<N: Nvram> Reorganizer<N> {
     }
 
     /// Resumes `plan` from `state`, the contents of the non-volatile memory at the crash. `nvram` keeps the state
-    /// from now on; it may be the same memory.
+    /// from now on; it may be the memory that `state` was read from.
     ///
     /// # Errors
     /// [`RecoverError`]: then no session is left open, and `nvram` is unchanged.
@@ -137,7 +137,8 @@ impl<N: Nvram> Reorganizer<N> {
         })
     }
 
-    /// Closes all sessions. The volume stays readable and writable, and [`recover`](Self::recover) can resume.
+    /// Closes all sessions. The volume stays readable and writable, and [`recover`](Self::recover) can resume the
+    /// plan.
     pub fn close(&mut self, sessions: &mut dyn Sessions) {
         if !std::mem::replace(&mut self.closed, true) {
             for session in [self.readings[0], self.readings[1], self.writing] {
@@ -193,13 +194,13 @@ impl<N: Nvram> Reorganizer<N> {
         }
     }
 
-    /// Returns the memory that keeps the staging area.
+    /// Returns the non-volatile memory that keeps the staging area.
     pub fn nvram(&self) -> &N {
         &self.nvram
     }
 
-    /// Returns the memory, for a host that makes appended bytes durable later. Until they are durable, the host must
-    /// refuse buffers for places that hold the only durable copy of a block.
+    /// Returns the non-volatile memory, for a host that makes appended bytes durable later. Until they are durable,
+    /// the host must give the core no buffer for a write to a place that holds the only durable copy of a block.
     pub fn nvram_mut(&mut self) -> &mut N {
         &mut self.nvram
     }
@@ -246,7 +247,7 @@ impl<N: Nvram> Reorganizer<N> {
         self.links.class(b)
     }
 
-    /// Brings sessions, registrations and memory in line with the state; called after every event.
+    /// Brings sessions, registrations and non-volatile memory in line with the state; called after every event.
     pub(super) fn settle(&mut self, sessions: &mut dyn Sessions) {
         if self.halted || self.closed || self.beginning.is_some() {
             return;
@@ -271,7 +272,7 @@ impl<N: Nvram> Reorganizer<N> {
         self.journal.compact(&mut self.nvram, &self.header, &self.links, &self.staging, &self.faults)
     }
 
-    /// Stops everything: the state may be ahead of the durable one, so no action may follow from it.
+    /// Stops everything: the state in RAM may be ahead of the durable one, so no action may follow from it.
     pub(super) fn halt(&mut self, sessions: &mut dyn Sessions) {
         self.halted = true;
         self.close(sessions);

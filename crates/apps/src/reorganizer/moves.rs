@@ -52,7 +52,8 @@ impl<N: Nvram> Reorganizer<N> {
         }
         self.journal.staged(&mut self.nvram, b, bytes)?;
         if !self.loose[class].remove(&b) && done.session != self.readings[class] {
-            // The session of the block's class has registered the block too, and need not read it again.
+            // Another session delivered the block. The session of its class has registered it too, and need not read it
+            // again.
             let _ = sessions.abort_range(self.readings[class], source);
         }
         self.fences.remove(&b);

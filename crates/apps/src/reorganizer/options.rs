@@ -99,7 +99,7 @@ impl Progress {
 /// Counts since start or recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Records of reads and writes: the unit of the counts of steps.
+    /// Completion records of reads and writes; a step of the counts below is one such record.
     pub steps: u64,
     /// Blocks read into the staging area.
     pub staged: u64,
@@ -107,7 +107,7 @@ pub struct Statistics {
     pub broken: u64,
     /// Blocks written to their destination.
     pub moved: u64,
-    /// Blocks that were delivered without room for them, and are read again.
+    /// Blocks that were delivered while the staging area had no room for them, and are read again.
     pub dropped: u64,
     /// Writes repeated because newer bytes had come meanwhile, or because another session wrote there.
     pub rewritten: u64,

@@ -52,7 +52,7 @@ impl Prepared {
     /// Prepares a plan to be resumed from `state`, the contents of the non-volatile memory at the crash.
     ///
     /// # Errors
-    /// [`RecoverError`], except errors of sessions and of the memory.
+    /// [`RecoverError`], except errors of sessions and of the non-volatile memory.
     pub fn recovered(
         plan: &RelocationPlan,
         state: &[u8],

@@ -22,8 +22,8 @@ pub fn adjacent(links: &Links, blocks: &[u32], block: Sectors) -> Vec<Span> {
     spans(links, blocks, block, 0)
 }
 
-/// Returns the sources of `blocks` as about [`RANGES_MAX`] ranges, or fewer; more only if the blocks are not on one
-/// grid.
+/// Returns the sources of `blocks` as about [`RANGES_MAX`] ranges, or fewer; more only if some blocks do not lie a
+/// whole number of blocks apart.
 pub fn bridged(links: &Links, blocks: &[u32], block: Sectors) -> Vec<Span> {
     let mut gaps: Vec<u64> = blocks.windows(2).map(|p| gap(links, p[0], p[1])).filter(|&g| g > 0).collect();
     if gaps.len() < RANGES_MAX {
@@ -46,7 +46,7 @@ fn spans(links: &Links, blocks: &[u32], block: Sectors, bridge: u64) -> Vec<Span
             let start = span.range.start();
             let end = span.range.end();
             let gap = source.start().since(end);
-            // A shorter block must be a task's last: the next block would be off the task's grid.
+            // A shorter block must be a task's last: the blocks of a task begin at multiples of the block size.
             let whole = (span.range.len().get() % block.get()) == 0;
             if whole && gap.get() <= bridge && gap.get().is_multiple_of(block.get()) {
                 if gap.get() > 0 {

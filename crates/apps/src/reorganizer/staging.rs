@@ -1,4 +1,5 @@
-//! The staging area: the bytes of blocks that are between two places.
+//! The staging area: the bytes of blocks that are read from their source and not yet written to their
+//! destination.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ struct Held {
 pub enum Written {
     /// The medium has the staged bytes.
     Current,
-    /// The bytes were not handed out, or have changed since: write again.
+    /// The core did not get the bytes, or they have changed since: write again.
     Again,
     /// No write of the block was registered.
     Unknown,

@@ -21,7 +21,8 @@ impl ScrubPlan {
     }
 
     pub(super) fn check(&self) -> Result<(), SessionError> {
-        /// The number of blocks that a set can have: bounds the end of the range even for blocks of one sector.
+        /// The most blocks of a set; as a bound on the end of the range in sectors, it suffices even for blocks of
+        /// one sector.
         const SET_SECTORS_MAX: Sectors = Sectors::new((1 << 50) - 1);
         if self.block.get() == 0 {
             return Err(SessionError::BlockSize(self.block));

@@ -44,7 +44,7 @@ pub(super) fn encode(plan: &ScrubPlan, left: &BlockSet, findings: &[Finding], un
     out
 }
 
-/// The state of a scrub that was saved, or that begins.
+/// The saved state of a scrub, or the first state of a new one.
 pub(super) struct SavedScrub {
     pub left: BlockSet,
     pub findings: Vec<Finding>,

@@ -67,7 +67,7 @@ impl<C: Checksums> Scrubber<C> {
     /// Begins a scrub.
     ///
     /// # Errors
-    /// The session refused.
+    /// The scheduler refused the session or its reads.
     pub fn start(
         plan: ScrubPlan,
         checksums: C,
@@ -84,7 +84,7 @@ impl<C: Checksums> Scrubber<C> {
     ///
     /// # Errors
     /// The outer error means that the progress is refused, and a new scrub can be started; the inner one that the
-    /// session refused.
+    /// scheduler refused the session or its reads.
     pub fn resume(
         plan: ScrubPlan,
         saved: &[u8],
@@ -166,8 +166,8 @@ impl<C: Checksums> Scrubber<C> {
         self.left.is_empty()
     }
 
-    /// Returns the error with which the session refused reads, if any: call [`retry`](Self::retry) when the scheduler
-    /// has room.
+    /// Returns the error with which the scheduler refused reads, if any: call [`retry`](Self::retry) when the
+    /// scheduler has room.
     pub fn refused(&self) -> Option<SessionError> {
         self.refused
     }
@@ -229,8 +229,8 @@ impl<C: Checksums> Scrubber<C> {
         let place = |block| Some(plan.place(block));
         let sifting = self.sieve.fill(sessions, self.session, plan.sector_bytes, place);
         self.refused = match filled.and(sifting) {
-            // Room for tasks comes when those of any session end. The next record of this session tries again, so one
-            // of its tasks must be out.
+            // The scheduler has room again when tasks of any session end. The next record of this session tries
+            // again, so one of its tasks must still be registered.
             Err(SessionError::TooManyTasks { .. }) if self.feed.out() + self.sieve.out() > 0 => None,
             other => other.err(),
         };

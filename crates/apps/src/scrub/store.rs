@@ -91,7 +91,7 @@ pub enum StoreError {
         /// The store's block size.
         block: Sectors,
     },
-    /// The store is not the one that was kept while the disk was written.
+    /// The store is not the one that was kept up to date while the disk was written.
     #[error(
         "the checksum store is not the one that was kept while the disk was written, so its sums may be old; give the \
          store that was kept, or begin this one anew"
@@ -130,8 +130,8 @@ impl fmt::Display for DamagedPage {
 pub struct StoreLimits {
     /// Pages, at least 1.
     pub pages: usize,
-    /// The most blocks whose last write has an exact time. All others count as written at the time of the last one
-    /// that was dropped from memory: a mismatch of such a block is read twice before it is reported.
+    /// The most blocks whose last write has an exact time. All others count as written when the latest of those
+    /// dropped from memory was written: if such a block does not match, it is read twice before it is reported.
     pub recent: usize,
 }
 
@@ -146,7 +146,7 @@ impl Default for StoreLimits {
 #[derive(Clone, Copy, Debug, Default)]
 struct BlockWrites {
     writes: u32,
-    /// Whether two of them overlapped in time, so that the resulting content is unknown.
+    /// Whether two of the writes overlapped in time, so that the resulting content is unknown.
     overlap: bool,
 }
 
@@ -193,7 +193,7 @@ impl<F: SumFile> StoredChecksums<F> {
         Self::create_as(0, plan, limits, file)
     }
 
-    /// Creates a store with a number by which [`open_as`](Self::open_as) distinguishes it from others.
+    /// Creates a store with a number by which [`open_as`](Self::open_as) distinguishes it from other stores.
     ///
     /// # Errors
     /// [`StoreError::File`].
@@ -206,8 +206,8 @@ impl<F: SumFile> StoredChecksums<F> {
         seal(&mut header);
         file.write(0, &header).and_then(|()| file.sync()).map_err(StoreError::File)?;
         let mut store = Self::with(id, plan, limits, file);
-        // Writes both slots, so that forgetting sums never has to extend the file: on a full disk that would fail
-        // just when blocks are to be written.
+        // Writes both slots of the sequence number, so that forgetting sums never has to extend the file: on a full
+        // disk that would fail just when blocks are to be written.
         for slot in 0..2 {
             store.write_slot(slot, 0).map_err(StoreError::File)?;
         }
@@ -249,7 +249,7 @@ impl<F: SumFile> StoredChecksums<F> {
         self.sequence
     }
 
-    /// Returns the number in one of the two slots behind the last page; 0 if the slot has none.
+    /// Returns the sequence number in one of the two slots behind the last page; 0 if the slot has none.
     fn slot(&mut self, slot: u64) -> Result<u64, String> {
         let mut bytes = vec![0; PAGE_BYTES];
         if !self.file.read(self.slot_page(slot), &mut bytes)? {
@@ -266,7 +266,8 @@ impl<F: SumFile> StoredChecksums<F> {
         1 + self.blocks.div_ceil(PAGE_BLOCKS) + slot
     }
 
-    /// Writes the next number into the slot with the older one: if a crash tears the write, the other slot is intact.
+    /// Writes the next sequence number into the slot with the older one: if a crash tears the write, the other slot
+    /// is intact.
     fn count(&mut self) -> Result<(), String> {
         let next = self.sequence.saturating_add(1);
         self.write_slot(next % 2, next)?;
@@ -284,8 +285,8 @@ impl<F: SumFile> StoredChecksums<F> {
         self.file.write(self.slot_page(slot), &bytes)
     }
 
-    /// Opens the store in a file, if it was [created](Self::create_as) with this number: a host that keeps a store
-    /// while the drive is written has to know that no other was put in its place.
+    /// Opens the store in a file, if it was [created](Self::create_as) with this number: a host that keeps a store up
+    /// to date while the drive is written has to know that no other was put in its place.
     ///
     /// # Errors
     /// As for [`open`](Self::open), and [`StoreError::Stale`].
@@ -308,7 +309,7 @@ impl<F: SumFile> StoredChecksums<F> {
                 block = stop;
             }
         }
-        // An earlier call that failed before its count may have left pages unsynced, too.
+        // An earlier call that failed before `count` may have left pages unsynced, too.
         if self.unsynced { self.count().map_err(StoreError::File) } else { Ok(()) }
     }
 

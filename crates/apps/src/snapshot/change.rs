@@ -76,7 +76,8 @@ impl Entry {
     /// Bytes in an entry.
     pub const BYTES: usize = 32;
 
-    /// Returns the entry's bytes: generation, two numbers, kind, three zeros, CRC-32; little-endian.
+    /// Returns the entry's bytes: generation, two operands of the change, its kind, three zeros, CRC-32;
+    /// little-endian.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let (kind, a, b) = match self.change {
             Change::Snapshot(id) => (1u8, id.0, 0),

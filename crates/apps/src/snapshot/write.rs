@@ -270,7 +270,8 @@ impl Volume {
         vec![record, self.data(range, block, home, None)]
     }
 
-    /// Returns the part of the block that the write covers: the sectors of the block before it, and its length.
+    /// Returns the part of the block that the write covers: the number of the block's sectors before it, and its
+    /// length.
     fn part(&self, range: LbnRange, block: u64) -> (u64, Sectors) {
         let size = self.geometry.block.get();
         let home = self.geometry.first.get() + block * size;

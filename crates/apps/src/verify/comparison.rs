@@ -24,12 +24,13 @@ const REREAD_INTERVAL_MIN: Duration = Duration::from_secs(2);
 const BLOCK_READINGS_MAX: u32 = 16;
 /// The most ranges of a member that are to be read at a time.
 const WISHES_MAX: usize = 1_000;
-/// A member gets a further range when at least one part in this number of the ring is free.
+/// A member gets a further range when one part in this number of the slots in `Comparison::seen` is free.
 const REFILLS_PER_RING: u64 = 4;
 
-/// A mark in a slot of the ring: all members' bytes have come.
+/// A mark in a slot of `Comparison::seen`: all members' bytes of the block have come.
 const COMPLETE: u16 = u16::MAX;
-/// A mark beside the number of members that have come: a sector could not be read, or a mirror's sums differ.
+/// A flag beside the number of members in a slot of `Comparison::seen`: a sector could not be read, or a mirror's
+/// sums differ.
 const SUSPECT_FLAG: u16 = 1 << 15;
 
 /// A range to be read from a member.
@@ -37,7 +38,7 @@ const SUSPECT_FLAG: u16 = 1 << 15;
 pub struct Wish {
     /// The member, from 0.
     pub member: usize,
-    /// The LBNs there: whole blocks, whose records come in any order.
+    /// The LBNs on that member: whole blocks, whose records come in any order.
     pub range: LbnRange,
     /// Sectors of each record: a block, or a sector. The last record may have fewer.
     pub unit: Sectors,
@@ -52,7 +53,7 @@ pub struct ComparisonFigures {
     pub done: u64,
     /// All blocks of a member.
     pub blocks: u64,
-    /// LBNs that do not agree, the same on each member; at most a thousand, in order.
+    /// LBNs at which the members do not agree; at most a thousand, in order.
     pub differing: Vec<u64>,
     /// The number of differing LBNs beyond the named ones.
     pub differing_more: u64,
@@ -135,7 +136,7 @@ pub struct Comparison {
     sums: Vec<u64>,
     /// For RAID 6, the sum of the weighted data and Q.
     weighted: Vec<u64>,
-    /// The number of members that have been read, with the marks above.
+    /// The number of members that have been read, perhaps with `SUSPECT_FLAG`; or `COMPLETE`.
     seen: Vec<u16>,
     /// The first block in the ring.
     base: u64,
@@ -387,7 +388,7 @@ impl Comparison {
             (suspect.unit, suspect.due) = (Sectors::new(1), now);
             return;
         } else if result.differing.is_empty() {
-            // The members agree at this reading, or sectors could not be read.
+            // At this reading the members agree wherever they could be compared.
         } else if suspect.before.as_ref() == Some(&result) {
             self.found.differing_blocks += 1;
             let first = self.plan.place(block).start().get();

@@ -54,7 +54,7 @@ pub(super) struct Summer(Box<[[u64; 256]; 8]>);
 impl Summer {
     /// Creates the tables for sums at the element `seed`.
     pub fn new(seed: u64) -> Self {
-        // At 0 a sum would be the last word alone, at 1 the exclusive or of all words in any order.
+        // At the element 0 a sum would be the last word alone, at 1 the exclusive or of all words in any order.
         let at = seed.max(2);
         let mut tables = Box::new([[0; 256]; 8]);
         let mut shifted = at;
@@ -89,7 +89,7 @@ impl Summer {
 #[derive(Clone, Debug)]
 pub(super) struct Parity {
     pub summer: Summer,
-    /// The powers of RAID 6's generator, by the number of the data in the stripe.
+    /// Multiplication by the powers of RAID 6's generator, by the number of the data chunk in the stripe.
     pub weights: Vec<Products>,
 }
 

@@ -73,7 +73,7 @@ pub enum ComparisonPlanError {
         /// Sectors in a block.
         block: u64,
     },
-    /// The range is empty, or its end exceeds the numbers of the sets.
+    /// The range is empty, or its end exceeds the largest block number of a set.
     #[error("sectors: {0}; give at least one sector of every member, and an end below LBN 2^50")]
     Range(u64),
     /// Too little memory.
@@ -161,7 +161,7 @@ impl ComparisonPlan {
 /// A member's part of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StripePart {
-    /// The data of this number.
+    /// The data chunk of this number in the stripe, from 0.
     Data(usize),
     /// The sum of the data.
     P,

@@ -21,7 +21,7 @@ pub(super) struct RecordPlace {
     pub skip: u64,
 }
 
-/// The number of parts whose memory counts as that of a further reading.
+/// The number of parts of a block that take as much memory as a further reading.
 const PARTS_PER_READING: usize = 32;
 
 /// A reading under way: a record from each member for each part of the block.

@@ -243,8 +243,8 @@ fn every_permutation_of_two_to_five_blocks_ends() {
     assert_eq!(plans, 2 * (2 + 6) + 3 * (6 + 24) + 4 * (24 + 120) + 5 * 120);
 }
 
-/// Guards saved state with a crash at each step of a run, and with a memory that fails at each of its operations;
-/// recovery completes the run.
+/// Guards saved state with a crash at each step of a run, and with a non-volatile memory that fails at each of its
+/// operations; recovery completes the run.
 #[test]
 fn a_crash_at_every_single_step_loses_nothing() {
     for (kind, staging, seed) in [(0, 2, 3), (1, 2, 1), (1, 6, 2), (2, 3, 4)] {

@@ -291,7 +291,7 @@ proptest! {
                         file.0.borrow_mut().crash(|n| below(n.min(2)));
                     }
                     store = StoredChecksums::open(plan, limits, file.clone()).unwrap();
-                    // Unsaved sums are unknown now, and no write was made in this life.
+                    // Unsaved sums are unknown now, and no write has been made since the restart.
                     (written, sure, overlapped) = Default::default();
                 }
                 _ => {}

@@ -233,7 +233,7 @@ proptest! {
         }
         prop_assert_eq!(host.comparison.figures().differing, [OFFSET, OFFSET + 201, OFFSET + 399]);
         prop_assert_eq!(host.reads.len() as u64, count as u64 * (before.blocks - before.done));
-        // The progress of another plan, or damaged, is refused.
+        // The progress of another plan is refused, and so is damaged progress.
         prop_assert!(Comparison::resume(plan(array, count, sectors - 1), &saved, 1).is_err());
         let mut damaged = saved;
         let at = seed as usize % damaged.len();

@@ -183,7 +183,7 @@ pub struct ArrayMap {
     starts: Vec<u64>,
     /// The sectors of a unit; a mirror's unit is a drive.
     unit: u64,
-    /// The drives that hold data in each stripe.
+    /// The number of drives that hold data in each stripe.
     data: u64,
     drives: u64,
     capacity: Sectors,
@@ -313,8 +313,8 @@ impl ArrayMap {
         parts.0
     }
 
-    /// Returns the commands of a request within the capacity. `outstanding` returns the number of commands at a
-    /// drive, for a mirror's reads.
+    /// Returns the commands of a request that lies within the capacity. `outstanding` returns the number of commands at
+    /// a drive, for a mirror's reads.
     pub fn plan(&mut self, request: Request, outstanding: impl Fn(usize) -> usize) -> Vec<Step> {
         let Request { op, range } = request;
         match (self.layout, op) {
@@ -347,8 +347,8 @@ impl ArrayMap {
         Step { before: Vec::new(), after: all.collect() }
     }
 
-    /// Returns the commands of a discard within the capacity. RAID 5 discards whole stripes with their parity, as md
-    /// does, and ignores the rest, so there may be no commands.
+    /// Returns the commands of a discard that lies within the capacity. RAID 5 discards whole stripes with their
+    /// parity, as md does, and ignores the rest, so there may be no commands.
     pub fn discard(&mut self, range: LbnRange) -> Vec<Step> {
         let whole = match self.layout {
             ArrayLayout::Raid5 { .. } => {
@@ -362,7 +362,7 @@ impl ArrayMap {
         if whole.is_empty() {
             return Vec::new();
         }
-        // The commands are those of a write, which needs no reads here.
+        // The sectors are those of a write to `whole`, which reads nothing first because it covers whole stripes.
         self.plan(Request { op: Op::Write, range: whole }, |_| 0)
     }
 

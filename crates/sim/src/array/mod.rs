@@ -574,7 +574,7 @@ impl Open {
     }
 
     /// Returns the cache operations of the next commands: the flush alone if it is not carried out yet, otherwise the
-    /// others.
+    /// other operations.
     fn orders(&self) -> CacheOps {
         let CacheOps { flush, forced, discard } = self.cache;
         CacheOps { flush, forced: forced && !flush, discard: discard && !flush }

@@ -38,7 +38,7 @@ pub struct Tally {
 #[derive(Default)]
 pub(super) struct Apps {
     apps: Vec<(Box<dyn Hosted>, Tally)>,
-    /// Whether a call was made since the core was last polled.
+    /// Whether an application made a session call since the core was last polled.
     pub stirred: bool,
     owners: SessionOwners<usize>,
 }
@@ -72,7 +72,7 @@ impl Apps {
         Some(call(app, &mut Watched::new(&mut calls, |_, answer| *stirred |= answer.is_ok())))
     }
 
-    /// Passes a record to the application that opened its session.
+    /// Passes a record to the application that opened the record's session.
     pub fn done(&mut self, core: &mut dyn AnyCore, record: &Record, bytes: &[u8], size: Bytes, now: Instant) {
         let Self { apps, stirred, owners } = self;
         let Some(index) = owners.owner(record.session) else { return };
@@ -93,8 +93,8 @@ pub(super) struct Asker<'a> {
     pub apps: &'a mut Apps,
     pub given: &'a mut Given,
     pub sector: Bytes,
-    /// Whether no bytes were requested yet for the current decision, so that the stored bytes belong to the preceding
-    /// one.
+    /// Whether no bytes were requested yet for the core's current decision, so that the stored bytes belong to its
+    /// preceding one.
     pub fresh: bool,
 }
 

@@ -58,9 +58,9 @@ struct VolumeRequest {
 ///
 /// The bytes of a record, and those of a foreground read, are the contents of the medium at the end of the order that
 /// completed it. For a block that passed whole, these are the bytes that passed, overlaid with writes of the same
-/// order, which are in memory. For a block that is read in pieces, the bytes of an earlier piece are those that
-/// passed, or those of a later write; a drive has the latter in memory as well. So the bytes of a block are always
-/// bytes that were on the medium together. See [`Output::Deliver`].
+/// order, which are in RAM. For a block that is read in pieces, the bytes of an earlier piece are those that passed, or
+/// those of a later write; a drive has the latter in its RAM as well. So the bytes of a block are always bytes that
+/// were on the medium together. See [`Output::Deliver`].
 ///
 /// # A counter
 /// ```
@@ -210,7 +210,7 @@ impl Volume {
         Place { index: self.apps.add(Box::new(app)), kind: PhantomData }
     }
 
-    /// Returns an application; `None` if the place is of another volume.
+    /// Returns an application; `None` if the handle is of another volume.
     pub fn app<T: Application + 'static>(&self, place: Place<T>) -> Option<&T> {
         self.apps.get(place)
     }
@@ -221,7 +221,7 @@ impl Volume {
     }
 
     /// Lets an application make calls now; the application gets the records of the sessions that it opens. `None` if
-    /// the place is of another volume.
+    /// the handle is of another volume.
     pub fn call<T: Application + 'static, R>(
         &mut self,
         place: Place<T>,
@@ -438,7 +438,8 @@ impl Volume {
             if let Some(load) = self.load.as_mut().filter(|load| load.number == number) {
                 load.issuer.complete(task, self.now);
             }
-            // A task without a think time has its next request in the pool before the core chooses again.
+            // The next request of a client task without a think time is in the core's pool before the core chooses
+            // again.
             return self.issue();
         }
         let bytes = if op == Op::Read && bad.is_none() { self.read(range)? } else { Vec::new() };

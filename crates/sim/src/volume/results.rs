@@ -108,7 +108,7 @@ pub struct VolumeReport {
     pub head_time: HeadTime,
     /// The share of the foreground's rotational latency that was used for wanted sectors.
     pub potential_used: f64,
-    /// The harm of idle time.
+    /// The core's estimate of the foreground's delay by background work in idle time.
     pub harm: Harm,
     /// The duration of the run in virtual time.
     pub simulated: Duration,

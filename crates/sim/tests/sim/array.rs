@@ -410,8 +410,8 @@ fn a_warm_up_is_in_no_result_of_the_array_or_of_a_drive() {
     let report = array.report();
     assert_eq!(report.foreground.requests, 2_000 - before);
     let of_drives: Vec<_> = array.drives().map(|drive| drive.report()).collect();
-    // The numbers differ, because a few commands were under way at the end of the warm-up, and a few requests have
-    // two commands.
+    // The numbers of commands and of requests differ, because a few commands were under way at the end of the warm-up,
+    // and a few requests have two commands.
     let commands: u64 = of_drives.iter().map(|drive| drive.foreground.requests).sum();
     assert!(commands.abs_diff(2_000 - before) < 60, "{commands}");
     for drive in of_drives {

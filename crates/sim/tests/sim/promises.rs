@@ -157,8 +157,9 @@ proptest! {
         }
     }
 
-    /// Promise 2: every wanted block is delivered exactly once, the last one says so, and aborting a task ends its
-    /// deliveries. The drives have slips, remaps and tracks of odd lengths, and some blocks are longer than a track.
+    /// Promise 2: every wanted block is delivered exactly once, the last record is marked as the last, and aborting a
+    /// task ends its deliveries. The drives have slips, remaps and tracks of odd lengths, and some blocks are longer
+    /// than a track.
     #[test]
     fn every_wanted_block_is_delivered_exactly_once(load in loads(Size::Tiny), tasks in wanted(), abort in any::<u64>()) {
         // An overloaded open queue would grow for as long as the test goes on.

@@ -199,7 +199,7 @@ fn a_warm_up_is_left_out_of_everything() {
         let report = host.report();
         let ran = report.simulated.as_secs_f64();
         let foreground = report.foreground;
-        // Inside the drive the head's time is counted up to the end of the work under way.
+        // With the core inside the drive, the head's time is counted up to the end of the work under way.
         near(name, ran, host.now().since(from).as_secs_f64(), 1e-3);
         check(name, &foreground, &kept.done, foreground.requests as f64 / foreground.iops);
         let head = report.head_time;

@@ -127,6 +127,7 @@ fn bursts_have_short_idle_periods_and_long_ones_where_a_poisson_load_has_neither
     };
     let short = share(|&idle| idle < Duration::from_millis(20));
     let seconds = share(|&idle| idle > Duration::from_secs(1));
-    // At the same share a Poisson load has idle periods of 60 ms on average: 28% are short, 6 in 1e8 last a second.
+    // At the same utilisation a Poisson load has idle periods of 60 ms on average: 28% are short, 6 in 1e8 last a
+    // second.
     assert!(short > 0.6 && seconds > 0.02, "{short} {seconds}");
 }

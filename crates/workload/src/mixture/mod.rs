@@ -78,7 +78,7 @@ impl FromStr for Mixture {
 pub struct Part {
     /// The part's share of all requests is its weight over the sum of all weights; from 1.
     pub weight: u32,
-    /// The rule for the places of the part's requests.
+    /// The rule for the LBNs at which the part's requests begin.
     pub place: Place,
     /// The sizes of the part's requests, at least one.
     pub sizes: Vec<WeightedSize>,
@@ -93,7 +93,7 @@ pub struct Part {
     span: Span,
 }
 
-/// The rule for the places of requests.
+/// The rule for the LBNs at which requests begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Every aligned start is equally likely.
@@ -112,9 +112,9 @@ pub enum Place {
     Hot {
         /// The share of requests in the hot region.
         share: Share,
-        /// The hot region's first millionth of the extent.
+        /// The first millionth of the extent that is in the hot region.
         from_ppm: u32,
-        /// The millionth behind the hot region.
+        /// The millionth of the extent after the hot region's last.
         to_ppm: u32,
     },
     /// Sequential streams: each request of a stream begins at the sector after the stream's last request.
@@ -186,7 +186,8 @@ impl Extent {
     pub const WHOLE: Self = Self::Share { from_ppm: 0, to_ppm: 1_000_000 };
 }
 
-/// The bytes of a part in its text. All spans are equal, because the place in the text is no property of a load.
+/// The bytes of the load's text that a part takes. All spans are equal, because the place in the text is no property of
+/// a load.
 #[derive(Clone, Debug, Default)]
 struct Span(Range<usize>);
 

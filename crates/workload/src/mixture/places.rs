@@ -1,4 +1,4 @@
-//! The places of a part's requests.
+//! The LBNs at which a part's requests begin.
 
 use super::{Extent, MixtureError, Part, Place, Run};
 use crate::random::{Scatter, Share, Stream, Zipf};

@@ -10,7 +10,7 @@ use units::{Bytes, Lbn, LbnRange, Op, Sectors};
 
 /// The requests of a [`Mixture`] on a drive, without end.
 ///
-/// A part draws from streams of its own, so a change of one part shifts no number of another.
+/// A part draws from streams of its own, so a change of one part shifts no random number of another.
 #[derive(Clone, Debug)]
 pub struct Mixed {
     chooser: Stream,

@@ -188,7 +188,7 @@ pub struct PostmarkBlocks {
     next_tick: Option<Instant>,
     /// The time of the first change of each dirty block since it was written.
     since: BTreeMap<u64, Instant>,
-    /// The blocks of `since` by time; entries of blocks written or changed since are outdated.
+    /// The blocks of `since` by time. An entry is outdated if its block has no time or a later one in `since`.
     changed: VecDeque<(Instant, u64)>,
     /// Whether too many blocks are dirty, so that half of them are to be written.
     flooded: bool,
@@ -272,7 +272,7 @@ impl PostmarkBlocks {
         self.statistics
     }
 
-    /// Returns the numbers of blocks in the cache.
+    /// Returns the counts of blocks in the cache.
     pub fn cache(&self) -> PageCounts {
         self.cache.counts()
     }

@@ -111,7 +111,8 @@ impl Volume {
             }
             let from = if step == 0 { near % GROUP_BLOCKS } else { 0 };
             let words = group.free.len() as u64;
-            // One word more than exist: the first is searched from its middle on, and at the end as a whole.
+            // One step more than the bitmap has words: the first word is searched from `near` on, and at the end as
+            // a whole.
             for n in 0..=words {
                 let word = ((from / 64 + n) % words) as usize;
                 let mask = if n == 0 { u64::MAX << (from % 64) } else { u64::MAX };
@@ -265,7 +266,7 @@ impl Volume {
     }
 }
 
-/// Returns the block of the bitmap that has the first of these blocks, or that of `group` if there are none.
+/// Returns the block with the bitmap of the group that has the first of `blocks`, or of `group` if there are none.
 fn bitmap(blocks: &[u32], group: u64) -> u64 {
     blocks.first().map_or(group, |&block| u64::from(block) / GROUP_BLOCKS) * GROUP_BLOCKS
 }

@@ -131,7 +131,7 @@ pub struct Streamed<I> {
     account: Rc<RefCell<ReplayAccount>>,
 }
 
-/// A record in the window, in few bytes; the earliest record is the greatest.
+/// A trace record that was read ahead, in few bytes; the earliest record compares as the greatest.
 #[derive(Debug, PartialEq, Eq)]
 struct Waiting {
     arrival: Instant,

@@ -72,7 +72,7 @@ pub struct Tpcc {
     /// The checkpoint has the number after the last terminal's.
     wakes: BinaryHeap<Reverse<(Instant, u64, u32)>>,
     known: u64,
-    /// Transactions under way, and the terminals that wait for one of them to end.
+    /// The number of transactions under way, and the terminals that wait for one of them to end.
     active: u32,
     queue: VecDeque<u32>,
     /// Terminals that can continue at once.
@@ -164,7 +164,7 @@ impl Tpcc {
         self.statistics
     }
 
-    /// Returns the numbers of pages in the pool.
+    /// Returns the counts of pages in the pool.
     pub fn pool(&self) -> PageCounts {
         self.pool.counts()
     }
@@ -251,7 +251,7 @@ impl Tpcc {
             }
         }
         while let Some(page) = running.writes.pop_front() {
-            // The page is back in the pool, or another transaction is writing it.
+            // Otherwise the page is back in the pool, or another transaction is writing it.
             let Some(begun @ false) = self.owed.get_mut(&page) else { continue };
             *begun = true;
             self.statistics.evictions += 1;
@@ -303,7 +303,7 @@ impl Tpcc {
         }
     }
 
-    /// Writes the checkpoint's next page that is still changed, in the pool, and not under way already.
+    /// Writes the checkpoint's next page that is still changed, in the pool, and not being written already.
     fn sweep_on(&mut self, at: Instant) {
         while let Some(page) = self.sweep.pop_front() {
             if self.pool.is_dirty(page) && !self.owed.contains_key(&page) {

@@ -300,7 +300,7 @@ impl Database {
         let mut items: Vec<u32> = orders.items.iter().flatten().copied().collect();
         touches.push(self.read(Table::District, district));
         for order in next - LAST_ORDERS..next {
-            // All lines of the order lie between these two.
+            // All lines of the order lie between the two that are read here.
             touches.push(self.read(Table::OrderLine, line_row(district, order, 0)));
             touches.push(self.read(Table::OrderLine, line_row(district, order, u64::from(LINES) - 1)));
         }
@@ -335,7 +335,7 @@ impl Database {
     fn orders(&mut self, district: u64) -> &mut Orders {
         let seed = self.seed;
         self.orders.entry(district).or_insert_with(|| {
-            // Clause 4.3.3.1: items of the first orders are uniform.
+            // Clause 4.3.3.1: the items of the orders that exist at the start are uniform.
             let mut stream = Stream::numbered(seed, "workload.tpcc.orders", district);
             let items = (0..LAST_ORDERS)
                 .map(|_| {
@@ -498,7 +498,7 @@ mod tests {
             let touches = database.transaction(TransactionKind::Delivery, HOME, &mut stream);
             let oldest = u64::from(ORDERS - UNDELIVERED) + n;
             let page = database.tables.page(Table::NewOrder, order_row(30, oldest));
-            // There are 900 to deliver, and then none.
+            // 900 orders wait to be delivered, and then none.
             assert_eq!(touches.first().map(|t| t.page), (n < UNDELIVERED.into()).then_some(page));
         }
         for _ in 0..1_000 {

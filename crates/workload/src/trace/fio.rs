@@ -6,8 +6,9 @@
 //! left out.
 //!
 //! Version 2 has `wait` instead of timestamps: the next request arrives that many milliseconds after the job began
-//! (fio 3.33 measured: waits of 500, 700 and 3000 were issued at 0.41, 0.60 and 2.90 s; its manual has microseconds
-//! after the wait before). A log without any wait, which is what fio itself writes, has no arrivals.
+//! (fio 3.33 measured: waits of 500, 700 and 3000 were issued at 0.41, 0.60 and 2.90 s; its manual says
+//! microseconds after the preceding wait). A log without any wait, which is what fio itself writes, has no
+//! arrivals.
 
 use super::parser::LineParser;
 use super::text::{Fields, Names, byte_range};
@@ -111,7 +112,7 @@ impl LineParser for Fio {
             }
             "sync" | "datasync" | "trim" => {
                 notes.other += 1;
-                // Skips the place and length, which some lines have.
+                // Skips the offset and the length, which some lines have.
                 fields.optional();
                 fields.optional();
                 None

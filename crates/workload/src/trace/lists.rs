@@ -220,7 +220,7 @@ impl LineParser for Biosnoop {
             return Err(short());
         };
         let disk = all.get(bytes_at - 3).filter(|_| bytes_at >= 6);
-        // A program's request to the drive's controller has no place, and a request that began before biosnoop has no
+        // A program's request to the drive's controller has no LBN, and a request that began before biosnoop has no
         // disk.
         if matches!(lbn.text, "-1" | "-" | "?") || disk.is_some_and(|disk| disk.text == "<unknown>") {
             notes.other += 1;
@@ -293,7 +293,7 @@ mod tests {
         );
         assert_eq!(one(TraceFormat::Fiu, "899 4892 syslogd 1000 8 W 6 2 531e"), expected(899, 1_538, true));
         let text = "TIME(s) COMM PID DISK T SECTOR BYTES LAT(ms)\n0.5 a b c 7 sdb R 1000 4096 3.2\n";
-        // The time is that of the completion.
+        // The time in each line is that of the completion.
         let before = |ns| COMPLETION_SHIFT.as_nanos() + 500_000_000 - ns;
         assert_eq!(one(TraceFormat::Biosnoop, text), expected(before(3_200_000), 0, false));
         let queued = text.replace("LAT(ms)", "QUE(ms) LAT(ms)").replace("3.2", "0.1 3.2");

@@ -204,7 +204,8 @@ fn the_hot_region_has_its_share_and_the_rest_is_elsewhere() {
     let (low, size) = (ATLAS.get() / 2, ATLAS.get() / 2);
     let place = |r: &Request| (r.range.start().get() - low) as f64 / size as f64;
     is_share("hot", share(&all, |(_, r)| (0.1..0.3).contains(&place(r))), 0.8, all.len());
-    // Half of the hot region has half of its share; the tenth of the range below it has an eighth of the rest.
+    // Half of the hot region has half of its share; the tenth of the range below the hot region has an eighth of the
+    // other requests.
     is_share("half", share(&all, |(_, r)| (0.1..0.2).contains(&place(r))), 0.4, all.len());
     is_share("below", share(&all, |(_, r)| place(r) < 0.1), 0.2 / 8.0, all.len());
 }
@@ -328,7 +329,7 @@ fn on_off_arrivals_come_only_while_on_and_keep_their_rate() {
     // The bound is above five deviations of 100,000 Poisson arrivals.
     let rate = at.len() as f64 / (*at.last().unwrap() as f64 / 1e9);
     assert!((rate / 50.0 - 1.0).abs() < 0.02, "{rate}");
-    // Arrivals are spread evenly over the time on.
+    // Arrivals are spread evenly over the time for which the load is on.
     for tenth in 0..10 {
         let of = share(&at, |ns| ns % 2_000_000_000 / 50_000_000 == tenth);
         is_share("tenth of the period", of, 0.1, at.len());

@@ -76,7 +76,7 @@ impl World {
 
     pub fn config(&self) -> Config {
         let idle = match self.outside {
-            // Outside the drive, blocks that fit no gap must be read in idle time.
+            // With the core outside the drive, blocks that fit no gap must be read in idle time.
             true => Some(IdleTime::default().with_harm_ppm(1_000_000)),
             false => self.idle.then(IdleTime::default),
         };
@@ -121,7 +121,7 @@ impl World {
             ..RandomConfig::new(capacity, volume.drive().sector_bytes())
         };
         let source = Random::new(config, self.seed).unwrap();
-        // Outside the drive some blocks are read in idle time only.
+        // With the core outside the drive some blocks are read in idle time only.
         let left = if self.outside { REQUESTS_OUTSIDE } else { u64::MAX };
         let source: Box<dyn Source> = Box::new(Ends { source, left });
         let think = Think::Exponential(Duration::from_micros(self.think_us));
@@ -140,7 +140,7 @@ pub fn run(volume: &mut Volume, done: impl Fn(&Volume) -> bool) -> Result<(), Te
     Ok(())
 }
 
-/// The requests of a load outside the drive, after which idle time begins.
+/// The requests of a load with the core outside the drive, after which idle time begins.
 const REQUESTS_OUTSIDE: u64 = 500;
 
 /// A load that comes to an end.

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use units::{Bytes, LbnRange, Op, Sectors};
 use workload::random::Stream;
 
-/// Memory that fails after a number of operations; the append at which it fails leaves a prefix.
+/// Non-volatile memory that fails after a number of operations; the append at which it fails leaves a prefix.
 #[derive(Clone, Debug, Default)]
 pub struct Mortal(Rc<RefCell<Cells>>);
 
@@ -194,8 +194,8 @@ impl ReorganizerWorld {
         (refuse && self.below(3) == 0) || self.host.begin(&mut self.machine).is_some()
     }
 
-    /// Cuts the power, and recovers: writes under way are torn, everything else in flight is lost; only medium and
-    /// memory are left.
+    /// Cuts the power, and recovers: writes under way are torn, everything else in flight is lost; only the medium
+    /// and the non-volatile memory are left.
     pub fn crash(&mut self) {
         self.crashes += 1;
         self.host.power_cut();

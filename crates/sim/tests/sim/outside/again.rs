@@ -111,7 +111,7 @@ fn pairs_of(seeds: Range<u64>, drive: &str, comes: Comes, arrival: Arrival, idle
         let (drive, overheads) = black_box(&profile, Behaviour::fast02(), seed).unwrap();
         let capacity = known.layout().capacity();
         let drawn = |seed| {
-            // Long requests at the last place must fit on the drive.
+            // A long request at the last drawn LBN must fit on the drive.
             let capacity = capacity - Sectors::new(10_000);
             Random::new(RandomConfig::new(capacity, known.sector_bytes()), seed).unwrap()
         };
@@ -140,7 +140,7 @@ fn pairs_of(seeds: Range<u64>, drive: &str, comes: Comes, arrival: Arrival, idle
 
 #[test]
 fn the_harm_of_detours_to_repeated_reads_is_bounded() {
-    // An evicted block must be charged, and cache hits must not count against the profile.
+    // A detour must be charged for a block that it evicts, and cache hits must not count against the profile.
     let cases = [
         (ATLAS, Comes::Back, 50.0, 2_000.0),
         (ATLAS, Comes::ToHot(10), 60.0, 700.0),
@@ -158,7 +158,7 @@ fn the_harm_of_detours_to_repeated_reads_is_bounded() {
 
 #[test]
 fn detours_do_not_evict_a_load_that_fits_into_the_buffer() {
-    // Dozens of reads miss a place that one detour has evicted.
+    // Dozens of reads miss the blocks that one detour has evicted from the buffer.
     for blocks in testing::some(1, [256, 64]) {
         let pairs = pairs(ATLAS, Comes::ToOneOf(blocks), 60.0, None);
         pairs.assert_bounded(&format!("{blocks} blocks"));
@@ -192,7 +192,7 @@ fn the_harm_of_streams_of_idle_time_to_repeated_reads_is_bounded() {
 
 #[test]
 fn idle_time_does_not_evict_a_load_that_fits_into_the_buffer() {
-    // An idle read has effects thousands of reads later, which no estimate sees.
+    // An idle read can cause cache misses thousands of reads later, which no estimate of harm includes.
     let cases =
         [(ATLAS, 256, 20.0), (ATLAS, 256, 60.0), (ATLAS, 128, 60.0), ("seagate-cheetah-18lp", 256, 40.0)];
     for (drive, blocks, rate) in testing::some(1, cases) {
@@ -204,8 +204,8 @@ fn idle_time_does_not_evict_a_load_that_fits_into_the_buffer() {
 
 #[test]
 fn misses_of_reads_that_begin_in_the_buffer_are_bounded() {
-    // The drive holds the block's track or only its end, depending on the first request; a miss long after a detour is in no
-    // estimate.
+    // The drive holds the block's track or only its end, depending on the first request; a miss long after a detour is
+    // in no estimate of harm.
     let cases = [(Comes::ToBegin(1, 4), 30.0), (Comes::ToBegin(4, 10), 60.0), (Comes::ToBegin(1, 4), 60.0)];
     for (comes, rate) in testing::some(1, cases) {
         let seeds = 42..testing::sized(45, 58);
@@ -217,7 +217,7 @@ fn misses_of_reads_that_begin_in_the_buffer_are_bounded() {
 
 #[test]
 fn misses_of_repeats_in_a_closed_loop_are_bounded() {
-    // The buffer of the Cheetah 9LP keeps the data of three places.
+    // The buffer of the Cheetah 9LP keeps three runs of sectors.
     for (drive, tasks) in
         testing::some(1, [("seagate-cheetah-9lp", 2), ("seagate-cheetah-9lp", 1), (ATLAS, 2)])
     {

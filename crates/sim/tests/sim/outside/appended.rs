@@ -26,7 +26,7 @@ impl Source for AppendingLoad {
         if !drawn.op.is_write() {
             return Some(drawn);
         }
-        // A random place decides the size.
+        // The random LBN decides the size.
         let pages = 1 + drawn.range.start().get() / 8 % 2;
         let range = LbnRange::new(self.at, Sectors::new(pages * 8));
         self.at = if range.end() < self.begin + LOG { range.end() } else { self.begin };
@@ -136,7 +136,7 @@ fn the_harm_to_appends_to_a_log_is_bounded() {
 
 #[test]
 fn another_drive_is_not_trusted_because_of_appends_to_a_log() {
-    // Whatever the reports of writes show, the times of reads show another drive.
+    // Whatever the completions of writes show, the times of reads show that the profile is of another drive.
     for reported in ["seagate-cheetah-18lp", "ibm-ultrastar-9es", "mimic-base"] {
         for queue in [TAGGED, Queue::Serial] {
             let case = AppendedCase { reported, behaviour: Behaviour { queue, ..noisy() }, ..ATLAS };

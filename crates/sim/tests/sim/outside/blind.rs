@@ -106,7 +106,8 @@ fn closed(tasks: u32, pause: u64) -> Arrival {
 
 #[test]
 fn idle_time_of_a_blind_core_is_bounded_where_the_drive_writes_back() {
-    // Reads and cached writes have separate means, and requests that wait for cached writes do not count as alone.
+    // Reads and cached writes have separate means, and requests that wait for cached writes do not count as alone at
+    // the drive.
     for (rate, reads) in testing::some(1, [(20.0, 0), (40.0, 3), (60.0, 1)]) {
         let arrival = Arrival::Poisson { rate };
         let load = BlindLoad { writes_back: true, reads: tenths(reads), ..BlindLoad::blind(arrival) };
@@ -116,7 +117,7 @@ fn idle_time_of_a_blind_core_is_bounded_where_the_drive_writes_back() {
 
 #[test]
 fn the_harm_under_a_profile_that_denies_write_back_is_bounded() {
-    // The core mistrusts such a drive for the whole run.
+    // The core mistrusts the drive, which caches writes against its profile, for the whole run.
     for rate in testing::some(1, [20.0, 60.0]) {
         let knowledge = DriveKnowledge::WritesThrough;
         let arrival = Arrival::Poisson { rate };
@@ -145,7 +146,7 @@ fn the_harm_of_a_blind_core_that_sorts_requests_to_constant_think_times_is_bound
 
 #[test]
 fn the_first_minutes_of_a_blind_core_are_bounded() {
-    // One idle command is a large part of the bound in a short run.
+    // In a short run the cost of one idle command is a large part of the bound.
     for (rate, requests) in [(20.0, 300), (20.0, 1_200), (5.0, 600)] {
         let load = BlindLoad::blind(Arrival::Poisson { rate });
         load.random(requests, 42..82).assert_bounded(&format!("{load:?}"));
@@ -235,7 +236,7 @@ fn assert_brings(rate: f64, wanted: Option<LbnRange>, least: f64) {
 
 #[test]
 fn streams_bring_a_drive_without_a_profile_at_least_what_a_paced_loop_brings() {
-    // The least is the rate of a loop of reads, paced to 1% of harm, on the same drive.
+    // The least rate is that of a loop of reads, paced to 1% of harm, on the same drive.
     for (rate, paced) in testing::some(1, [(5.0, 21.0), (20.0, 9.0), (1.0, 21.0), (50.0, 3.5)]) {
         assert_brings(rate, None, paced);
     }

@@ -186,7 +186,7 @@ impl FallbackTwins {
         );
         assert!(trouble.blocks > least * (half - NOTICED_PARTS) as u64, "{seen}");
         assert!(after.doubted < 0.3 && after.detours > 50 && after.blocks > 1_000, "{seen}");
-        // The estimate is below 1%; two runs differ by some tenths by chance.
+        // The core's estimate of harm is below 1%; two runs differ by some tenths of a percent by chance.
         assert!(self.between(0, half - 1).slower < 1.5 && after.slower < 1.5, "{seen}");
         assert!(self.account < 0.0115, "{seen}");
     }
@@ -261,7 +261,7 @@ fn over_flash_idle_time_alone_is_used() {
     let flash = move || -> Box<dyn BlackBox> {
         Box::new(Flash::new(FlashConfig { capacity, ..FlashConfig::default() }, 1))
     };
-    // The core must count the observed cost of commands, not that of a disk.
+    // On flash the core must count the observed cost of commands, not that of a disk.
     atlas_after(flash).assert_falls_back(10_000);
 }
 

@@ -273,7 +273,7 @@ fn part() -> (usize, usize) {
 #[allow(clippy::print_stderr)] // a long run prints its results as it goes
 fn on_any_drive_the_harm_is_bounded_and_trusted_predictions_are_right() {
     let long = testing::is_long();
-    // The number has no common factor with the dimensions of the grid.
+    // A short run checks every 2,017th cell: this number has no common factor with the dimensions of the grid.
     let (of, all) = if long { part() } else { (0, 2_017) };
     let requests = if long { 8_000 } else { 3_000 };
     let mut bad = Vec::new();
@@ -288,13 +288,14 @@ fn on_any_drive_the_harm_is_bounded_and_trusted_predictions_are_right() {
 
 #[test]
 fn cells_that_were_once_over_the_bound_are_within_it() {
-    // The causes were overtaken commands, forgotten control gaps, and costs that were not yet observed.
+    // These cells exceeded the bound because of overtaken commands, forgotten control gaps, and costs not yet
+    // observed.
     let cells = [
         (Surprise::Arms(100), 2, 2, false),
         (Surprise::Arms(-100), 2, 2, false),
         (Surprise::Arms(-100), 1, 0, false),
         (Surprise::Reorders, 4, 2, false),
-        // The estimate of idle time must include delays beyond the prediction.
+        // The estimate of harm by idle time must include delays beyond the prediction.
         (Surprise::SlowBus, 3, 2, true),
         (Surprise::SlowBus, 4, 2, true),
         (Surprise::Rpm(970), 0, 0, false),

@@ -96,7 +96,7 @@ fn slower(with: &Report, without: &Report) -> f64 {
     (with.foreground.mean_response_ms / without.foreground.mean_response_ms - 1.0) * 100.0
 }
 
-/// The remaining loss comes from a choice among fewer requests.
+/// The remaining loss against a core in the drive comes from a choice among fewer requests.
 #[test]
 fn on_an_exact_drive_commands_get_nearly_the_in_drive_free_bandwidth() {
     let all = |plain| ideas(plain).with_in_order(true);
@@ -120,7 +120,7 @@ fn a_request_within_which_the_head_arrives_waits_for_its_first_sector_behind_a_d
     assert!(slower(&had, &without) < 1.0, "{:.2}% slower", slower(&had, &without));
 }
 
-/// The number of delivered blocks that lie on two tracks, and of all.
+/// The number of delivered blocks that lie on two tracks, and of all delivered blocks.
 struct AcrossTracks<'a> {
     known: &'a DriveModel,
     across: u32,

@@ -71,8 +71,9 @@ fn paper(overheads: Overheads) -> OutsideConfig {
 
 #[test]
 fn under_a_bound_learned_margins_get_as_much_as_a_constant_one() {
-    // With 0.4 ms the paper's scheduler harms by half a percent. The learned margins must get as much: completions that are
-    // late on the bus must not change the platter's angle, and a shortened plan needs its margins.
+    // With a conservatism of 0.4 ms the paper's scheduler delays the foreground by half a percent. The learned margins
+    // must get as much free bandwidth: completions that are late on the bus must not change the estimate of the
+    // platter's angle, and a shortened plan needs its margins.
     let cases = [
         (MarginLoad::Oltp, PolicyName::Fcfs),
         (MarginLoad::Random, PolicyName::Fcfs),

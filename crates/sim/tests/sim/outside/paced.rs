@@ -90,7 +90,7 @@ fn paced_arrivals_are_bounded() {
 
 #[test]
 fn paced_arrivals_near_saturation_are_bounded() {
-    // One revolution delays hundreds of requests, so that only very many requests show a result.
+    // One lost revolution delays hundreds of requests, so that only a very long run shows a result.
     bounded("110 a second", &[constant(110.0)], (400_000, 24));
 }
 
@@ -104,7 +104,8 @@ fn paced_batches_that_hardly_find_the_drive_idle_are_bounded() {
 
 #[test]
 fn poisson_arrivals_near_saturation_are_bounded() {
-    // Near saturation (117 a second) the queue of open arrivals looks like a loop's for a part of the time.
+    // Near saturation (117 a second) the queue of open arrivals looks like that of a closed loop for a part of the
+    // time.
     poisson(110.0, 42..74).assert_bounded("110 a second by Poisson");
 }
 

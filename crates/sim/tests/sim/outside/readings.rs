@@ -141,7 +141,7 @@ fn a_core_that_adopts_a_profile_goes_on_with_its_requests_and_blocks_and_uses_ga
         run.advance(1_000 + seed, &mut Nothing).unwrap();
         assert_eq!((run.planner_stats().detours, run.core().drive().is_known()), (0, false));
         let ScanProgress { delivered: before, blocks } = run.scan_progress().unwrap();
-        // The model changes while commands are at the drive and requests wait.
+        // The core's model of the drive changes while commands are at the drive and requests wait.
         let reported = of(OutsideConfig::beyond(overheads).serving()).with_policy(PolicyName::Sptf);
         run.core_mut().adopt(Arc::clone(&all), reported).unwrap();
         while !run.is_scanned() && run.requests() < 100_000 {

@@ -236,8 +236,9 @@ fn idle_work_at_low_rates_over_a_bus_slower_than_the_medium_is_bounded() {
 
 #[test]
 fn waits_for_merged_data_on_the_bus_of_a_fast_drive_are_in_the_estimate() {
-    // 7.4 us a sector on the medium, 6.4 on the bus: merged data still cross the bus when the read is done, and late sectors
-    // add to that. Their delay must be compared with an angle that does not come from such data.
+    // 7.4 us a sector on the medium, 6.4 on the bus: merged data still cross the bus when the read is done, and late
+    // sectors add to that. The delay of such commands must be compared with an estimate of the platter's angle that
+    // does not come from them.
     let Behaviour { overlap_percent, bus_sector, .. } = Behaviour::fast02();
     let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 64 };
     let behaviour = Behaviour { overlap_percent, bus_sector, queue, ..Behaviour::default() };
@@ -248,9 +249,10 @@ fn waits_for_merged_data_on_the_bus_of_a_fast_drive_are_in_the_estimate() {
     pairs.assert_bounded("fast arms and platters");
 }
 
-/// Returns drives that cache writes, as in their profile: with the default noise, over a bus of 6.4 us a sector without other
-/// noise, and over the 99 us of the profile; and the number of requests. With both estimates at their bounds, the
-/// initial excess is a thirtieth of the harm allowed in 16,000 requests, and a hundredth of that in 48,000.
+/// Returns drives that cache writes, as in their profile: with the default noise, over a bus of 6.4 us a sector without
+/// other noise, and over the 99 us of the profile; and the number of requests. With both estimates of harm (detours,
+/// idle time) at their bounds, the excess at the start of a run is a thirtieth of the harm allowed in 16,000 requests,
+/// and a hundredth of that in 48,000.
 fn writing_back() -> [(&'static str, Behaviour, u64); 3] {
     let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 64 };
     let noisy = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
@@ -339,8 +341,8 @@ fn a_drive_that_caches_writes_is_trusted_at_any_queue_length() {
 
 #[test]
 fn clients_who_only_write_leave_a_drive_that_caches_writes_trusted() {
-    // No request of such clients is answered from the medium: only a completion that had to wait for the preceding
-    // write shows the angle of the platter.
+    // No request of clients that only write is answered from the medium: only a completion that had to wait for the
+    // preceding write shows the angle of the platter.
     let noisy = Behaviour { write_back: Some(true), ..Behaviour::fast02() };
     for tasks in [1, 4] {
         let load = (Arrival::outstanding(tasks), Share::new(0, 10).unwrap());

@@ -26,7 +26,7 @@ enum Wanted {
     First { percent: u64 },
 }
 
-/// The numbers of wanted blocks read, and of revolutions spent on purpose.
+/// The number of wanted blocks that were read, and of revolutions that were spent on purpose.
 #[derive(Clone, Copy, Debug, Default)]
 struct Had {
     blocks: u64,
@@ -114,7 +114,7 @@ fn revolutions_are_spent_where_worth_it_and_within_the_bound() {
         [true, false].map(|spent| pairs_of(FAR, seeds.clone(), spends(spent)));
     assert!(with.blocks * 100 > without.blocks * 120 && with.extra_revolutions > 0, "{with:?} {without:?}");
     pairs.assert_bounded("revolutions are spent");
-    // If all blocks are wanted, a revolution yields little more than the usual amount.
+    // If all blocks are wanted, an extra revolution yields little more than a usual gap.
     let (_, pairs_dense) = pairs_of(ALL, seeds, spends(true));
     pairs_dense.assert_bounded("revolutions may be spent where all is wanted");
 }

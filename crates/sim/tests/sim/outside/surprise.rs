@@ -93,7 +93,7 @@ impl SurpriseTwins {
 
 #[test]
 fn a_drive_that_matches_its_profile_is_trusted() {
-    // The yield at the bound differs by a tenth between seeds of the noise.
+    // The scan's yield at the harm bound differs by a tenth between seeds of the noise.
     let all: Vec<SurpriseTwins> =
         (1..testing::sized(5, 9)).map(|seed| SurpriseTwins::seeded(Behaviour::fast02(), seed)).collect();
     for twins in &all {

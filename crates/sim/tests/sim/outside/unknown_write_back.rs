@@ -63,7 +63,7 @@ const ATLAS: &str = "quantum-atlas-10k";
 
 #[test]
 fn a_drive_with_unknown_write_back_is_trusted_either_way() {
-    // A wrong statement would cost the trust and all gaps.
+    // A wrong statement in the profile would cost the core's trust and all gaps.
     let drives = [ATLAS, "seagate-cheetah-18lp"].into_iter();
     let cases = drives.flat_map(|name| [true, false].map(|write_back| (name, write_back)));
     let cases = cases.flat_map(|drive| [1, 4].map(|tasks| (drive, tasks)));
@@ -79,7 +79,7 @@ fn a_drive_with_unknown_write_back_is_trusted_either_way() {
 
 #[test]
 fn the_harm_with_unknown_write_back_is_bounded() {
-    // A wrong statement would make the foreground slower by more than the bound.
+    // A wrong statement in the profile would make the foreground slower by more than the bound.
     for (write_back, rate) in testing::some(1, [(false, 20.0), (true, 20.0), (true, 60.0), (false, 60.0)]) {
         let how = (Some(IdleTime::default()), Arrival::Poisson { rate }, (3, 10));
         let seeds = 42..testing::sized(45, 58);

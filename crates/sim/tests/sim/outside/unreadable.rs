@@ -19,8 +19,8 @@ fn retries_for_a_detour_are_in_the_estimate_and_bounded() {
     let known = Arc::new(DriveModel::from_profile(&profile).unwrap());
     let behaviour =
         Behaviour { bad_sectors: Some(BadSectors { count: 1_000, retries: 8 }), ..Behaviour::fast02() };
-    // The bound of 1%, plus the sector that exceeds it, for which ten requests wait eight revolutions, plus some tenths of
-    // chance. Without a bound the estimate must match the true harm.
+    // The bound of 1%, plus the bad sector with which it is exceeded, for which ten requests wait eight revolutions,
+    // plus some tenths of a percent of chance. Without a bound the estimate must match the true harm.
     for (harm_ppm, most) in [(Some(10_000), 1.5), (None, f64::INFINITY)] {
         let each = SEEDS.map(|seed| {
             let run = |background| {
@@ -78,7 +78,7 @@ fn retries_for_idle_work_are_in_the_estimate_and_bounded() {
     let bad = BadSectors { count: 3_000, retries: 8 };
     let each = in_order(bad, 30.0, REQUESTS * 3, Some(IdleTime::default()));
     let slower = each.iter().map(|run| run[0] * 100.0).sum::<f64>() / SEEDS.len() as f64;
-    // The bound of 1%, plus the sector that exceeds it, plus some tenths of chance.
+    // The bound of 1%, plus the bad sector with which it is exceeded, plus some tenths of a percent of chance.
     assert!(slower < 1.5, "{slower:.2}% slower: {each:?}");
 }
 

@@ -26,7 +26,7 @@ struct UtilisationScan {
     /// The last completion, and the shortest seek: a faster completion on another cylinder was a cache hit.
     heard: Instant,
     shortest: Duration,
-    /// The numbers of blocks on the track of the last request, and of other blocks.
+    /// The number of delivered blocks on the track of the last request, and of other delivered blocks.
     near: u64,
     elsewhere: u64,
 }

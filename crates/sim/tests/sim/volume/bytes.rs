@@ -195,8 +195,9 @@ fn a_promoted_write_keeps_its_buffer_when_it_is_lost() {
     }
 }
 
-/// Outside the drive, a command that repeats a lost one is reported with the instant of the first order, for requests
-/// and for promoted blocks. A later command for another request at the same place is reported with its own instant.
+/// With the core outside the drive, a command that repeats a lost one is reported with the instant of the first
+/// order, for requests and for promoted blocks. A later command for another request at the same place is reported
+/// with its own instant.
 #[test]
 fn a_repeated_command_has_the_instant_of_the_first_order() {
     let profile = builtin::find("quantum-atlas-10k").unwrap();

@@ -51,7 +51,7 @@ impl Task {
     }
 }
 
-/// The last pass of the head over a sector: the instant of the core's order.
+/// The last pass of the head over a sector: the instant at which the core ordered it.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass {
     pub began: Instant,

@@ -338,7 +338,8 @@ impl World {
                         let len = task.block.min(task.range.end().get() - at);
                         let block = LbnRange::new(Lbn::new(at), Sectors::new(len));
                         let touches = block.overlaps(range);
-                        // A withdrawn block counts as delivered: neither may be delivered again.
+                        // A withdrawn block counts as delivered, because it may not be delivered any
+                        // more.
                         if touches && !task.came.contains(&block) {
                             task.came.insert(block);
                             expected += 1;

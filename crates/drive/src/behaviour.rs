@@ -36,7 +36,7 @@ pub struct Recalibration {
     pub takes: Duration,
 }
 
-/// Sectors that cannot be read, at random places.
+/// Sectors that cannot be read, at random LBNs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadSectors {
     /// The number of bad sectors.
@@ -117,7 +117,7 @@ pub struct Behaviour {
     pub bad_sectors: Option<BadSectors>,
     /// The overheads of commands, except those at completion, in percent of the profile's.
     pub command_percent: Option<u32>,
-    /// The overhead of each completion, instead of the profile's. The drives of the traces had none.
+    /// The overhead of each completion, instead of the profile's. The drives of the measured traces had no such overhead.
     pub completion_overhead: Option<Duration>,
     /// The upper bound of a random time that is added to each command's overhead.
     pub command_spread: Duration,

@@ -166,8 +166,8 @@ impl Segments {
         }
     }
 
-    /// Updates all segments but `own` for a write into segment `own`. If `leaves`, the buffer drops data that the host has
-    /// passed: of an overlapped segment only the sectors after the write remain.
+    /// Updates all segments but `own` for a write into segment `own`. If `leaves`, the buffer drops data once the host has
+    /// gone past it: of an overlapped segment only the sectors after the write remain.
     pub(crate) fn overwrite(&mut self, range: LbnRange, own: usize, leaves: bool) {
         for (i, s) in self.list.iter_mut().enumerate() {
             if i == own || !s.overlaps(range) {

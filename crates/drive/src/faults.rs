@@ -63,7 +63,8 @@ impl<'a> Spares<'a> {
         Self { layout, taken: BTreeSet::new(), bare: BTreeMap::new() }
     }
 
-    /// Takes a spare sector on the first track from `track` on that has several, or else on the last one before `track`.
+    /// Takes a spare sector on the first track from `track` on that has several, or else on the last such track before
+    /// `track`.
     fn take_after(&mut self, track: TrackIndex) -> Option<Location> {
         let mut at = track.get();
         while at < self.layout.track_count() {

@@ -46,7 +46,7 @@ pub struct Mechanics {
 pub struct Pass {
     /// The time at which the head begins to wait.
     pub from: Instant,
-    /// The rotation from then to the start of the first sector.
+    /// The rotation from `from` to the start of the first sector.
     pub wait: Arc,
     /// The track.
     pub track: Track,
@@ -283,7 +283,7 @@ mod tests {
         Shared::new(DriveModel::from_profile(&profile).unwrap())
     }
 
-    /// Returns the start and the end of a transfer in ns, by exact arithmetic in 128 bits from the three rules.
+    /// Returns the start and the end of a transfer in ns, by exact arithmetic in 128 bits from this module's three rules.
     fn naive(model: &DriveModel, arrival: Instant, track: Track, first: u32, count: u32) -> (u128, u128) {
         let (rpm, revolution, n) =
             (u128::from(model.rpm().get()), u128::from(FULL_REVOLUTION), u128::from(track.sectors));

@@ -449,7 +449,7 @@ mod tests {
                 Err(error) => panic!("{error}"),
             }
         }
-        // The names alone have also switched these on, which are not on in `fast02`.
+        // Names without a value have also switched on these, which are off in `fast02`.
         let others = ["prompt_read_ahead=off", "rereads_ppm=off", "write_cache=off"];
         for word in ["buffer=profile", "read_ahead=profile", "write_back=off"].into_iter().chain(others) {
             behaviour.set(word).unwrap();

@@ -14,8 +14,8 @@ pub struct Rules {
     pub read_ahead_fills_segment: bool,
     /// A write updates its sectors in the buffer and leaves the other sectors of a read segment valid.
     pub writes_keep_reads: bool,
-    /// A read hit after a read takes the higher overhead of its pair unless it continues that read. A buffered write after a
-    /// write takes the higher one unless it is on the same track.
+    /// A read hit after a read takes the higher of its two overheads in the profile unless it continues that read. A
+    /// buffered write after a write takes the higher one unless it is on the same track.
     pub overhead_by_locality: bool,
     /// The head is ready for a read from the medium no earlier after the command than the shortest seek takes.
     pub shortest_access: bool,

@@ -19,7 +19,8 @@ pub(crate) struct Run {
     pub(crate) limit: Lbn,
     /// The LBN up to which a new command does not stop the run.
     pub(crate) least: Lbn,
-    /// If the whole track goes into the buffer: the first LBN of the track, and the end of the revolution.
+    /// If the whole track goes into the buffer: the first LBN of the track, and the end of the revolution in which it is
+    /// read.
     pub(crate) around: Option<(Lbn, Instant)>,
     /// The time of the move before the first sector.
     pub(crate) first_seek: Duration,

@@ -300,7 +300,7 @@ mod tests {
     }
 
     proptest! {
-        /// The steps are executed on an array with one number for each sector.
+        /// The steps of each command are executed on an array with one number for each sector.
         #[test]
         fn reads_return_the_last_data_written(
             log in 40_u64..300, band in 1_u64..700,

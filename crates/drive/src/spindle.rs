@@ -94,7 +94,7 @@ struct Drift {
     step: u64,
     /// The speed of each step in revolutions per minute.
     speeds: Vec<u32>,
-    /// The rotation in parts before each step, followed by the rotation in all steps.
+    /// The rotation before each step, in parts of a revolution, followed by the rotation in all steps.
     turned: Vec<u64>,
 }
 
@@ -150,7 +150,7 @@ impl Drift {
         self.speeds[self.place(t).1]
     }
 
-    /// Returns the rotation from instant zero to `t`, in parts.
+    /// Returns the rotation from instant zero to `t`, in parts of a revolution.
     fn parts(&self, t: u64) -> u128 {
         let (round, step, into) = self.place(t);
         let whole = self.turned[self.speeds.len()];
@@ -159,7 +159,7 @@ impl Drift {
             + u128::from(into) * u128::from(self.speeds[step])
     }
 
-    /// Returns the rotation in the nanosecond that ends at `t`, less one part.
+    /// Returns the rotation in the nanosecond that ends at `t`, less one part of a revolution.
     fn back(&self, t: u64) -> u64 {
         u64::from(self.speed(t.saturating_sub(1))) - 1
     }
@@ -228,7 +228,7 @@ mod tests {
         })
     }
 
-    /// Returns the rotation from zero to `t` in parts, summed step by step.
+    /// Returns the rotation from instant zero to `t` in parts of a revolution, summed step by step.
     fn naive(spindle: &Spindle, step: u64, t: u64) -> u128 {
         let drift = spindle.drift.as_ref().unwrap();
         let speeds = drift.speeds.iter().cycle();

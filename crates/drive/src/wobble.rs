@@ -38,7 +38,7 @@ impl Wobble {
     }
 
     /// Returns the time of a move that takes `time` in the model. Every move takes the same number of random numbers from
-    /// every stream, so that the deviations of later moves do not depend on it.
+    /// every stream, so that the deviations of later moves do not depend on this one.
     pub(crate) fn of(&mut self, time: Duration, revolution: impl Fn() -> Duration) -> Duration {
         let ns = time.as_nanos() as i64;
         let aged = i128::from(ns) * i128::from(self.ageing_ppm) / 1_000_000;

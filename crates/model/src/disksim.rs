@@ -112,7 +112,7 @@ pub fn import_from(files: &dyn Files, path: &Path, choice: Option<&str>) -> Resu
         config.profile(disk, &mut sources, &mut notes).map_err(|fault| sources.explain(fault))?;
     let impossible = |cause| ImportError::Impossible { path: path.to_owned(), cause };
     let layout = match Layout::new(&profile.layout, profile.cylinders, profile.heads) {
-        // In some files remaps lead to spare tracks that the layout does not have. Such a file is imported without them,
+        // In some files remaps lead to spare tracks that the layout does not have. Such a file is imported without remaps,
         // because they concern only a few sectors.
         Err(cause) if !profile.layout.remaps.is_empty() => {
             let remaps = std::mem::take(&mut profile.layout.remaps);
@@ -298,7 +298,7 @@ impl<'s> Config<'s> {
         })
     }
 
-    /// Returns the `dm_disk` of a `disksim_disk`, which the file contains in place, sources, or names.
+    /// Returns the `dm_disk` of a `disksim_disk`: written in place, in a sourced file, or elsewhere under the given name.
     fn model(&self, disk: &'s Block) -> Result<&'s Block, Fault> {
         let value = disk.require("Model")?;
         let model = match value {

@@ -227,7 +227,7 @@ impl DriveModel {
         self.head_switch
     }
 
-    /// Returns whether an access may begin at any of its sectors on the track, the first that passes.
+    /// Returns whether an access begins at whichever of its sectors on a track passes first.
     #[inline]
     pub fn zero_latency(&self, op: Op) -> bool {
         match op {

@@ -17,7 +17,7 @@ const SEEK_MS_MAX: f64 = 1_000.0;
 pub struct SeekProfile {
     /// The seek time in nanoseconds for each distance in cylinders.
     by_distance: Vec<u32>,
-    /// The shortest seek time of each distance or any longer one. Measured curves are not monotone.
+    /// For each distance, the shortest time of a seek over it or any longer distance. Measured curves are not monotone.
     at_least: Vec<u32>,
 }
 

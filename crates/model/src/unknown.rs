@@ -101,7 +101,7 @@ impl Profile {
                 order: Order::Cylinder,
                 patterns: Vec::new(),
                 zones: vec![Zone {
-                    // The sectors of the last tracks beyond the capacity.
+                    // The spares are the sectors of the last tracks beyond the capacity.
                     sparing: Sparing {
                         per: SparingRegion::Zone,
                         spares: room - capacity.get(),

@@ -40,7 +40,7 @@ enum Oddity {
     None,
     /// Skews of 93 to 100 degrees, different by zone.
     SkewByZone,
-    /// The LBNs of a zone's last track and of the next zone's first track are as many as on one full track of the zone.
+    /// A zone's last track and the next zone's first track together have as many LBNs as one full track of the zone.
     PartialLastTrack,
     /// One sector of each track has no LBN, and each surface has a skew of its own.
     EmptySectors,

@@ -14,15 +14,16 @@ use scheduler::{
 use std::collections::BTreeMap;
 use units::{Duration, Instant, LbnRange, Op, RequestId, Sectors, SessionId, TaskId};
 
-/// The number of foreground requests at the end of a history, without a block for any session, that counts as starvation.
+/// The number of foreground requests at the end of a history that counts as starvation if no session gets a block
+/// meanwhile.
 const STARVATION_REQUESTS: u64 = 30_000;
 
-/// The number of foreground requests at the end of a history, without a block for one session, that counts as its starvation
-/// when other sessions get blocks.
+/// The number of foreground requests at the end of a history that counts as the starvation of a session if it gets no block
+/// meanwhile, but others do.
 const SHARED_STARVATION_REQUESTS: u64 = 60_000;
 
-/// The number of seconds without foreground requests and without a block for any session that counts as starvation, in addition
-/// to the longest permitted rest of idle work.
+/// The number of seconds without foreground requests that counts as starvation if no session gets a block meanwhile, in
+/// addition to the longest permitted rest of idle work.
 const SILENCE_S: u64 = 30;
 
 /// The least weight of ageing, in millionths, for which the service of a distant request is checked. With less weight that
@@ -134,7 +135,7 @@ pub(crate) trait Calls {
         self.clients().session(session).map_or(Ok(()), |id| self.make(session, call(id)))
     }
 
-    /// Makes a call that must be accepted. A session or task that it opens gets this number.
+    /// Makes a call that must be accepted. A session or task that it opens gets the number `number`.
     fn make(&mut self, number: u32, call: SessionCall) -> Result<(), Broken> {
         self.door(number, |sessions| sessions.call(call))?.map_err(refused)?;
         if let SessionCall::Promote { .. } | SessionCall::Suspend { .. } | SessionCall::Resume { .. } = call {
@@ -143,7 +144,7 @@ pub(crate) trait Calls {
         Ok(())
     }
 
-    /// Lets a client make calls, and checks the answer to each. Sessions and tasks that it opens get this number.
+    /// Lets a client make calls, and checks the answer to each. Sessions and tasks that it opens get the number `number`.
     fn door<R>(&mut self, number: u32, call: impl FnOnce(&mut dyn Sessions) -> R) -> Result<R, Broken> {
         let serve = self.setup().writes_serve_reads;
         let (now, sequence) = self.clock();
@@ -211,7 +212,7 @@ pub(crate) trait Calls {
         self.advance(Duration::from_secs(1))
     }
 
-    /// Submits a foreground read at a random place, and advances the time until it is complete.
+    /// Submits a foreground read at a random LBN, and advances the time until it is complete.
     fn request(&mut self) -> Result<(), Broken> {
         let (start, len) = (self.dice().next(), self.dice().range(1, 8));
         let range = self.clip(start, len);
@@ -332,8 +333,8 @@ pub(crate) trait Calls {
     }
 }
 
-/// The number of foreground requests without a block for any session after which a core's report that it does not use gaps
-/// is accepted as the reason.
+/// The number of foreground requests, during which no session gets a block, after which a core's report that it does not
+/// use gaps is accepted as the reason.
 const CAREFUL_REQUESTS: u64 = 2_000;
 
 /// Records a call in the model of the clients, and checks its answer. `number` is for a new session or task; `serve` says

@@ -27,13 +27,13 @@ pub(crate) struct Task {
     pub since: Instant,
     /// The number of the event at which the task was registered.
     pub registered: u64,
-    /// Whether writes completed the reads of the session at any time since the registration.
+    /// Whether the session let writes complete its reads at any time since the registration.
     pub served: bool,
     blocks: Vec<Block>,
     /// The number of wanted blocks.
     pub wanted: u64,
-    /// The index in the ledger of the task that a step registered, and the index of this task's first block in that one. A
-    /// restart registers the rest of a task as new tasks.
+    /// The origin of this task's first block: the ledger index of the task that a step registered, and the index of the
+    /// block in that task. A restart registers the rest of a task as new tasks.
     origin: (usize, u64),
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Session {
     pub priority: Priority,
     /// Whether writes complete the session's reads.
     pub serve: bool,
-    /// The number of the event at which the session was suspended, if it is.
+    /// The number of the event at which the session was suspended, if it is suspended.
     pub suspended: Option<u64>,
     pub wanted: u64,
 }
@@ -158,7 +158,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Checks a record of the core, and marks its block as delivered.
+    /// Checks the core's record of a block, and marks this block as delivered.
     pub fn delivered(&mut self, record: &Record) -> Result<(), Broken> {
         let once = |what: &str| (Check::Once, format!("{what}: {record:?}"));
         let Some(task) = self.tasks.get_mut(&record.task) else {

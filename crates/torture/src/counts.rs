@@ -33,7 +33,8 @@ pub struct Counts {
     pub blocks: u64,
     /// The number of delivered background blocks that were written.
     pub written: u64,
-    /// The number of background blocks reported with a bad sector; on the daemon, of requests that failed by one.
+    /// The number of background blocks reported with a bad sector; on the daemon, the number of requests that a bad sector
+    /// made fail.
     pub bad: u64,
     /// The number of times that the core used idle time.
     pub idle: u64,
@@ -43,9 +44,9 @@ pub struct Counts {
     pub lost: u64,
     /// The number of commands on which a host outside the drive gave up.
     pub given_up: u64,
-    /// The number of sectors that a host outside the drive read for itself.
+    /// The number of sectors that a host outside the drive read for itself, not for a client.
     pub readings: u64,
-    /// The number of other models that a core outside the drive got.
+    /// The number of times that a core outside the drive got another model of the drive.
     pub adopted: u64,
     /// The number of commands for promoted blocks.
     pub promoted: u64,
@@ -53,7 +54,7 @@ pub struct Counts {
     pub calls: u64,
     /// The number of flushes that a cache or the daemon answered without an error.
     pub flushes: u64,
-    /// The number of snapshots taken; on the daemon, of those compared at the end.
+    /// The number of snapshots taken; on the daemon, the number of snapshots compared at the end.
     pub snapshots: u64,
     /// The number of background reads of the daemon's disk.
     pub background_reads: u64,

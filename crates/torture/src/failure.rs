@@ -8,7 +8,7 @@ use units::Instant;
 pub enum Check {
     /// The scheduler panicked.
     Panic,
-    /// The core does not return outputs without end at one instant.
+    /// At one instant, the core returns only a bounded number of outputs.
     Endless,
     /// Foreground times equal those of a core without background work (promise 1).
     Twin,
@@ -16,7 +16,7 @@ pub enum Check {
     Prediction,
     /// Each foreground access or command serves the sectors of a request that was made.
     Request,
-    /// The reported harm of idle time is the true one.
+    /// The harm of idle work that the core reports is the true one.
     Harm,
     /// Idle work runs only when it is permitted.
     IdleRange,
@@ -44,11 +44,11 @@ pub enum Check {
     Flushed,
     /// A bad sector fails only the blocks and requests that include it, and they are reported (promise 4).
     Bad,
-    /// If work is cut short, exactly the part that the core assumes is done.
+    /// If work is cut short, the head has done exactly the part that the core assumes.
     Cut,
-    /// The core requests the data of a background write exactly when it writes.
+    /// The core requests data for wanted background writes only, and writes no block without its data (promise 2).
     Buffers,
-    /// A suspended session gets no work.
+    /// A suspended session gets no work (promise 2).
     Suspended,
     /// A scrub reads every block, and finds every lasting defect and no others (promise 2).
     Scrub,

@@ -14,7 +14,7 @@ use scheduler::policy::{AgeWeight, Base, PolicyName, SeekWeight, SmtfRule, Sweep
 use scheduler::{IdleTime, Sharing};
 use units::{Duration, Op};
 
-/// The built-in drives whose first cylinders are used.
+/// The built-in drives whose first cylinders are drives of histories.
 const BUILT_IN: [&str; 4] = ["mimic-less-capacity", "quantum-atlas-10k", "seagate-cheetah-4lp", "mimic-base"];
 
 /// The weights of the kinds of steps; [`Generator::push`] gives the order of the kinds.
@@ -46,8 +46,9 @@ pub fn generate_on(seed: u64, host: Option<Host>) -> Scenario {
     }
 }
 
-/// Sets in a third of the histories that no background write completes another. This draw has a generator of its own, so that
-/// it does not change the rest of a history. Not for volumes, whose clients assume that such writes are equivalent.
+/// Sets in a third of the histories that no background write completes another. This draw has a generator of its own, so
+/// that it does not change the rest of a history. Not for volumes, whose clients assume that one background write may
+/// complete another.
 fn each_write(setup: Setup) -> Setup {
     let writes_serve_writes = !Dice::new(mix(setup.seed ^ 0x7772_6974_6573)).one_in(3);
     Setup { writes_serve_writes, ..setup }
@@ -61,8 +62,8 @@ fn outside(mut dice: Dice) -> Scenario {
     adopted(given_up(draw(dice, setup)))
 }
 
-/// Adds reads of the host and other models of the drive to a third of the histories. Like [`each_write`], this draws from a
-/// generator of its own.
+/// Adds steps to a third of the histories: the host's own reads, and other models of the drive for the core. Like
+/// [`each_write`], this draws from a generator of its own.
 fn adopted(scenario: Scenario) -> Scenario {
     let Scenario { setup, mut steps } = scenario;
     let mut dice = Dice::new(mix(setup.seed ^ 0x6164_6f70_7465));
@@ -80,8 +81,8 @@ fn adopted(scenario: Scenario) -> Scenario {
     Scenario { setup, steps }
 }
 
-/// Adds commands on which the host gives up to half of the histories. Like [`each_write`], this draws from a generator of its
-/// own.
+/// Adds steps to half of the histories: the host gives up on the next command. Like [`each_write`], this draws from a
+/// generator of its own.
 fn given_up(scenario: Scenario) -> Scenario {
     let Scenario { setup, mut steps } = scenario;
     let mut dice = Dice::new(mix(setup.seed ^ 0x6769_7665_7570));
@@ -117,7 +118,7 @@ fn outer(dice: &mut Dice) -> Outer {
     }
 }
 
-/// Changes a set-up to values that make sense outside the drive.
+/// Changes a set-up to values that make sense for a core outside the drive.
 fn seen_from_outside(dice: &mut Dice, setup: Setup) -> Setup {
     // An early start, because a drive with a drifting speed is simulated from instant zero.
     let start_ns = setup.start_ns.min(1 << 43) & ((1 << 43) - 1);
@@ -132,7 +133,7 @@ fn draw(mut dice: Dice, setup: Setup) -> Scenario {
     let capacity = setup.drive.build().map_or(1, |d| d.layout().capacity().get());
     let mut weights = WEIGHTS;
     for (kind, weight) in weights.iter_mut().enumerate() {
-        // Sessions, tasks, requests and time are never left out.
+        // Steps that open a session, register a task, submit a request or advance the time are never left out.
         if ![0, 2, 9, 10].contains(&kind) && dice.one_in(2) {
             *weight = 0;
         }
@@ -148,7 +149,7 @@ fn draw(mut dice: Dice, setup: Setup) -> Scenario {
         dice,
     };
     let mut steps = vec![generator.open()];
-    // These steps come first, because at a later point other work would come between them.
+    // The steps of `lost_in_parts` come first, because at a later point other work would come between them.
     if setup.host == Host::Outside && generator.dice.one_in(4) {
         generator.lost_in_parts(&mut steps);
     }
@@ -330,7 +331,8 @@ impl Generator {
         ]);
     }
 
-    /// Returns a time, in ns without foreground requests, in which a core that uses idle time often begins and ends one work.
+    /// Returns a time, in ns without foreground requests, in which a core that uses idle time often begins and ends one
+    /// piece of idle work.
     fn silence(&mut self) -> u64 {
         let ms = [60, 200, 2_000, 12_000][self.dice.below(4) as usize];
         self.dice.range(ms / 2, ms) * 1_000_000

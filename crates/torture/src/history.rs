@@ -53,7 +53,7 @@ fn carry_out(scenario: &Scenario, bad_calls: bool) -> Result<Outcome, Failure> {
 
 fn on<S: Stage>(scenario: &Scenario, bad_calls: bool) -> Result<Outcome, Failure> {
     let start = Instant::from_nanos(scenario.setup.start_ns);
-    // In cells, because both are read after a panic.
+    // The step and the time are in cells, because they are read after a panic.
     let (at_step, at) = (Cell::new(0), Cell::new(start));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let (mut stage, mut other) = (S::open(&scenario.setup)?, S::open(&scenario.setup)?);

@@ -33,16 +33,17 @@ struct SectorVersions {
     read: Option<Instant>,
     /// The time of the last write.
     written: Option<Instant>,
-    /// The foreground writes that were executed on the sector, by their events of submission.
+    /// The foreground writes that were executed on the sector, as the numbers of the events that submitted them.
     foreground: BTreeSet<u64>,
-    /// The current content's background write, by its event of registration; `None` for other contents.
+    /// The background write of the current content, as the number of the event that registered it; `None` for other
+    /// contents.
     background: Option<u64>,
-    /// The newest acknowledged background write, by its event of registration.
+    /// The newest acknowledged background write, as the number of the event that registered it.
     newest_background: u64,
     /// The last acknowledged version, unless a later write has replaced it legally.
     acknowledged: Option<u64>,
-    /// The background writes that were executed on the sector, by their events of registration; empty if one write may
-    /// complete several.
+    /// The background writes that were executed on the sector, as the numbers of the events that registered them; empty if
+    /// one write may complete several.
     landed: BTreeSet<u64>,
     /// The time of the last foreground write, or write of unknown origin.
     others: Option<Instant>,

@@ -42,7 +42,7 @@ pub(crate) struct Mine {
     order: Order,
     /// The number of finished scans.
     over: u64,
-    /// The delivered pages of the current scan, with their records; `None` for a damaged page.
+    /// The delivered pages of the current scan, with their sale records; `None` for a damaged page.
     came: BTreeMap<PageNumber, Option<Vec<Sale>>>,
 }
 
@@ -78,7 +78,7 @@ impl Order {
         (self.table.pages() * u64::from(self.permille)).div_ceil(1_000) as usize
     }
 
-    /// Returns the bytes of a page whose sectors have these versions, and its records unless it is damaged.
+    /// Returns the bytes of a page whose sectors have these versions, and its sale records unless it is damaged.
     fn page(&self, page: PageNumber, versions: &[u64]) -> Result<(Vec<u8>, Option<Vec<Sale>>), Broken> {
         let of = |version: u64| {
             let config = TableConfig::new(self.table.id(), self.table.pages(), version);
@@ -138,7 +138,7 @@ pub(crate) trait Mining: Scrubbing {
         lbns(of).map(|lbn| self.medium().version(lbn)).collect()
     }
 
-    /// Gives a record of the miner's session to the miner, and checks the result.
+    /// Passes the core's record of a block to the miner, and checks the result.
     fn mined(&mut self, record: &Record) -> Result<(), Broken> {
         if self.mine().as_ref().is_none_or(|mine| mine.app.session() != record.session) {
             return Ok(());

@@ -55,7 +55,7 @@ pub(crate) fn refuse(
     }
 }
 
-/// Returns the range of the bad foreground request; `None` for kinds that are calls of sessions.
+/// Returns the range of a bad foreground request of this kind; `None` for kinds that are calls of sessions.
 pub(crate) fn bad_range(capacity: Sectors, kind: u32) -> Option<LbnRange> {
     match kind % KINDS {
         7 => Some(range(0, 0)),

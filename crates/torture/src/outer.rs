@@ -18,7 +18,8 @@ pub enum Conduct {
     Exact,
     /// The drive behaves like those of the FAST 2002 paper ([`Behaviour::fast02`]).
     Noisy,
-    /// The drive varies far more than real drives, and acknowledges writes from its buffer.
+    /// The drive's seek times and overheads vary far more than real drives', it misses more landings, and it acknowledges
+    /// writes from its buffer.
     Rough,
 }
 
@@ -29,8 +30,8 @@ pub enum Manner {
     Paper,
     /// The improved configuration ([`OutsideConfig::beyond`]).
     Beyond,
-    /// The improved configuration, which also plans the rest of a gap, and delays requests by a revolution for a detour while
-    /// the harm bound permits.
+    /// The improved configuration, which also plans the rest of a gap behind a detour, and delays requests by a revolution
+    /// for a detour while the harm bound permits.
     Spends,
     /// The configuration of a daemon: the improved one, which also passes requests to the drive while no block is wanted or no
     /// gap can be used ([`OutsideConfig::serving`]).
@@ -121,7 +122,7 @@ impl Outer {
     /// Returns the behaviour of the drive.
     pub(crate) fn behaviour(&self) -> Behaviour {
         let noisy = Behaviour::fast02();
-        // No sector is bad at the start, because steps make sectors bad. The number of retries applies to those.
+        // No sector is bad at the start, because steps make sectors bad. The number of retries applies to such sectors.
         let bad_sectors = Some(BadSectors { count: 0, retries: 2 });
         match self.conduct {
             Conduct::Exact => Behaviour {

@@ -158,7 +158,7 @@ pub(crate) trait Scrubbing: Calls {
         self.scrubs_mut().under_way = Some(scrub);
     }
 
-    /// Gives a record of the scrubber's session to the scrubber, and checks the result.
+    /// Passes the core's record of a block to the scrubber, and checks the result.
     fn scrubbed(&mut self, record: &Record) -> Result<(), Broken> {
         if self.scrubs().under_way.as_ref().is_none_or(|scrub| scrub.app.session() != record.session) {
             return Ok(());

@@ -80,7 +80,7 @@ impl FromStr for Host {
 /// The mimic of the core: a learner of the drive's service times, which the policy SMTF uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mimicry {
-    /// No learner: SMTF chooses as its base policy.
+    /// No learner: SMTF chooses requests as its base policy does.
     None,
     /// A learner of the service times of foreground requests.
     Learner,
@@ -101,7 +101,7 @@ impl Mimicry {
             ..LearnerConfig::new(capacity, Sectors::new(1))
         };
         let learner = (self != Self::None).then(|| Learner::new(config, None));
-        // `Learner::new` fails only for drives that are too large for its memory, which these are not.
+        // `Learner::new` fails only for drives that are too large for its memory, which the drives of histories are not.
         learner?.ok().map(|learner| -> Box<dyn Mimic> { Box::new(learner) })
     }
 }
@@ -115,7 +115,7 @@ pub struct Setup {
     pub host: Host,
     /// The policy that chooses foreground requests.
     pub policy: PolicyName,
-    /// The weight of the waiting time in that choice, in millionths.
+    /// The weight of a request's waiting time in the policy's choice, in millionths.
     pub age: u32,
     /// The most tracks that the planner examines for a gap.
     pub budget: u32,

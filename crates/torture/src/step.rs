@@ -234,7 +234,7 @@ pub enum Step {
     },
     /// Outside the drive: the core gets another model of the drive.
     Adopt {
-        /// The knowledge of the new model.
+        /// The core's knowledge of the drive with the new model.
         knowledge: Knowledge,
     },
     /// A client of the write-back cache, or of the daemon, requests a flush.
@@ -299,7 +299,7 @@ pub enum Step {
         /// The priority, from 1 to 100.
         priority: u8,
     },
-    /// The reorganiser's memory fails after some more operations.
+    /// The reorganiser's non-volatile memory fails after some more operations.
     Nvram {
         /// The number of operations before the failure.
         operations: u32,

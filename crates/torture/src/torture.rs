@@ -115,7 +115,8 @@ impl Torture {
             }
         };
         std::thread::scope(|scope| {
-            // The sender is dropped before the scope waits for the threads, even if this thread panics; that ends them.
+            // The sender is dropped before the scope waits for the threads, even if this thread panics; the drop ends the
+            // threads.
             let numbers = numbers;
             for _ in 0..jobs {
                 let ended = ended.clone();
@@ -168,7 +169,7 @@ impl Torture {
         }
     }
 
-    /// Advances to the following history, and adds the counts of the next one, or returns its failure.
+    /// Adds the counts of the history that has ended, or returns its failure; advances to the next history.
     fn count(&mut self, ended: Ended) -> Result<(), Box<Found>> {
         self.skip(1);
         self.counts.add(&ended?);

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, RequestId, SessionId};
 
-/// The work for a request that arrived at an idle core: what was done before, and when the request is done.
+/// The work for a request that arrived at an idle core: the work done before it, and the end of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Alone {
     pub before: Before,
@@ -30,7 +30,7 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    /// Returns the work done before the next request, when a request or promoted work (`None`) at `at` is done.
+    /// Returns the work done before the next request, when a request or promoted work (`None`) at LBN `at` is done.
     pub fn then(self, request: Option<RequestId>, at: Lbn) -> Self {
         let downward = if at == self.at { self.downward } else { at < self.at };
         Self { request, at, downward }
@@ -41,7 +41,7 @@ impl Before {
 pub(crate) struct Twin {
     core: InDrive,
     lockstep: bool,
-    /// Whether the cores can still be compared.
+    /// Whether the twin can still be compared with the core under test.
     pub on: bool,
     /// In lockstep: whether the core under test does promoted work, which the twin does not have.
     away: bool,
@@ -125,7 +125,7 @@ impl Twin {
                 })?;
             }
             Input::Submit { at, request } if self.on => {
-                // On its own clock the twin may have other waiting requests, and may refuse this one.
+                // On its own clock the twin may have other waiting requests, and may refuse this request.
                 self.on = reported.is_ok() && self.core.submit(at, request).is_ok();
                 if self.on {
                     self.waiting.push(request);
@@ -219,7 +219,7 @@ impl Twin {
         }
     }
 
-    /// Removes and returns the twin's work for a request that arrived when it was idle.
+    /// Removes and returns the twin's work for a request that arrived when the twin was idle.
     pub fn alone(&mut self, id: RequestId) -> Option<Alone> {
         if self.lockstep || !self.on {
             return None;

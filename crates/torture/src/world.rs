@@ -43,12 +43,12 @@ pub(crate) struct Foreground {
     pub alone: bool,
 }
 
-/// The answer of the core to a poll, and its state before the poll.
+/// The core's answer to a poll, and the core's state before the poll.
 pub(crate) struct Said {
     output: Option<Output<HeadWork>>,
     /// The buffers that the host gave the core during the poll.
     held: Vec<Held>,
-    /// The harm before the poll.
+    /// The harm that the core reported before the poll.
     harm: Harm,
     /// The number of waiting foreground requests before the poll.
     waiting: usize,
@@ -84,9 +84,10 @@ pub(crate) struct World {
     /// The time of the last event of a foreground request.
     since: Instant,
     patience: idle::Patience,
-    /// The last finished foreground request.
+    /// The last finished foreground work: a request, or promoted work.
     before: Before,
-    /// A request that arrived at an idle drive: its times, and the core's harm before and after the choice of the request.
+    /// A request that arrived at an idle drive: its times, and the harm that the core reported before and after it chose
+    /// the request.
     alone: Option<(RequestId, Alone, Harm, Harm)>,
     /// The hash of the events.
     pub hash: Hash,
@@ -243,8 +244,8 @@ impl World {
         self.medium.check_acknowledged()
     }
 
-    /// Checks that the core has not forgotten work: if it has no more outputs, the head is at work, or no request waits and
-    /// a wake-up is set for wanted blocks.
+    /// Checks that the core has not forgotten work: if it has no more outputs, either the head is at work, or no request
+    /// waits and a wake-up is set for wanted blocks.
     fn check_goes_on(&self) -> Result<(), Broken> {
         if self.exec.is_some() {
             return Ok(());
@@ -312,7 +313,7 @@ impl Calls for World {
         &mut self.dice
     }
 
-    /// Ends the comparison after a promotion with a twin on its own clock, because the twin does not do the promoted work.
+    /// After a promotion, ends the comparison with a twin on its own clock, because the twin does not do the promoted work.
     fn promoted(&mut self) {
         if self.setup.idle.is_some() && self.core.promoted_pending() > 0 {
             self.twin.on = false;

@@ -69,8 +69,8 @@ mod tests {
         model::builtin::find("quantum-atlas-10k").unwrap()
     }
 
-    /// Returns the drives of the tests: one of the profile, which serves one command at a time and caches one write; one with
-    /// a queue; and one with a queue and a write cache for 64 writes.
+    /// Returns the drives of the tests: one as its profile says, which serves one command at a time and caches one write;
+    /// one with a queue; and one with a queue and a write cache for 64 writes.
     fn drives() -> [Drive; 3] {
         let queue = Queue::Tagged { order: QueueOrder::Sptf, depth: 16 };
         let queued = Behaviour { queue, ..Behaviour::default() };

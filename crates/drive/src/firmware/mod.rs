@@ -436,7 +436,7 @@ impl Drive {
         }
     }
 
-    /// Delays the answer to a read that fails by the revolutions for which the drive retries.
+    /// Delays the answer to a failing read by the revolutions for which the drive retries.
     fn try_again(&mut self, answer: &mut Answer) {
         let lost = self.revolution(self.free) * u64::from(self.unreadable.retries);
         answer.at += lost;

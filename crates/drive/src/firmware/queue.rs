@@ -66,8 +66,8 @@ impl Drive {
         }
     }
 
-    /// Returns the rank in [`QueueOrder::Own`]: the time of the move in ns, less a share of the waiting time; the lowest of
-    /// all for a buffer hit.
+    /// Returns the rank in [`QueueOrder::Own`]: the time of the move in ns, less a share of the waiting time; the lowest
+    /// rank of all for a buffer hit.
     fn seek_less_age(&self, now: Instant, waiting: &QueuedCommand) -> i128 {
         let QueuedCommand { came, command, .. } = *waiting;
         if command.op == Op::Read && self.is_buffered(command.range) {

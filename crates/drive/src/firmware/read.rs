@@ -33,7 +33,8 @@ impl Drive {
         }
     }
 
-    /// Returns the overhead of a read hit: after a read, the higher one of the pair unless the hit continues that read.
+    /// Returns the overhead of a read hit: after a read, the higher of the profile's two unless the hit continues that
+    /// read.
     fn read_hit_overhead(&self, range: LbnRange) -> Duration {
         let pair = self.timing.read_hit;
         if self.rules.overhead_by_locality && self.last_op == Op::Read && self.last_end != Some(range.start())

@@ -47,7 +47,7 @@ impl Drive {
     }
 
     /// Continues the run of a request until its last track is in the buffer completely. If the segment is too small for the
-    /// track, reads on as other drives do.
+    /// track, continues to the limit of read-ahead instead.
     fn read_around(&mut self, mut run: Run, end: Lbn) {
         let size = self.segments.size;
         let Some((first, past)) =

@@ -70,7 +70,8 @@ impl Drive {
         self.fill_segment(range, segment, false);
     }
 
-    /// Returns the overhead of a buffered write: after a write, the higher one of the pair unless both are on one track.
+    /// Returns the overhead of a buffered write: after a write, the higher of the profile's two unless both writes are on
+    /// one track.
     pub(super) fn write_hit_overhead(&self, range: LbnRange) -> Duration {
         let pair = self.timing.write_hit;
         if self.rules.overhead_by_locality && self.last_op == Op::Write {

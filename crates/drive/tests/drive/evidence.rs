@@ -69,7 +69,7 @@ fn print_counts(title: &str, t: &Trace, counts: &BTreeMap<&'static str, Count>) 
     }
 }
 
-/// Counts hits among the reads right after a read from the medium, by their place relative to that read.
+/// Counts hits among the reads right after a read from the medium, by their position relative to that read.
 #[test]
 fn the_buffer_after_a_miss() {
     for t in traces() {
@@ -143,7 +143,7 @@ fn quantiles(mut x: Vec<f64>) -> String {
     format!("{:5} requests, 5% {:.3} ms, median {:.3} ms, 95% {:.3} ms", x.len(), at(0.05), at(0.5), at(0.95))
 }
 
-/// Prints command overheads by the place of the command before.
+/// Prints command overheads by the position of a command relative to the one before.
 #[test]
 fn overheads_depend_on_locality() {
     for t in traces() {
@@ -168,7 +168,7 @@ fn overheads_depend_on_locality() {
     }
 }
 
-/// Reads from the medium with a short seek or none: the mean of their time without the bus and half a revolution.
+/// Prints the mean time of reads from the medium with a short seek or none, less the bus time and half a revolution.
 #[test]
 fn no_access_is_shorter_than_the_shortest_seek() {
     for t in traces() {

@@ -117,7 +117,7 @@ pub enum ImportError {
         /// The names of the disks in the file.
         choices: Vec<String>,
     },
-    /// The numbers describe no possible drive.
+    /// The numbers in the file describe no possible drive.
     #[error("{}: {cause}", shown(path))]
     Impossible {
         /// The file.

@@ -49,7 +49,7 @@ impl Reader<'_> {
         Ok((self.ms(after_read, notes)?, self.ms(after_write, notes)?))
     }
 
-    /// Returns a share from 0 to 1.
+    /// Returns the value of a parameter that is a share, from 0 to 1.
     fn share(&mut self, key: &'static str) -> Result<f64, Fault> {
         self.seen.push(key);
         let share = self.block.number_or(key, 0.0)?;

@@ -376,7 +376,8 @@ impl Layout {
         self.tracks_on_if(cylinder, |_| true)
     }
 
-    /// Iterates over the tracks of a cylinder whose number is `wanted`. Other tracks are not computed, which saves time.
+    /// Iterates over the tracks of a cylinder whose track numbers are `wanted`. Other tracks are not computed, which saves
+    /// time.
     #[inline]
     pub fn tracks_on_if(
         &self,

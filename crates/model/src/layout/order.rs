@@ -23,9 +23,9 @@ pub(super) struct Section {
     pub first_track: u32,
     /// The number of tracks in a repetition.
     pub tracks: u32,
-    /// The first place of the section in the zone.
+    /// The position of the section's first sector among all sectors of the zone.
     pub first_place: u64,
-    /// The number of places in a repetition.
+    /// The number of sectors in a repetition, with and without LBNs.
     pub places: u64,
     /// The sectors per track if all runs have the same number, else 0.
     pub same_sectors: u32,
@@ -45,7 +45,7 @@ pub(super) struct SectionTrack {
     pub head: u16,
     pub sectors: u32,
     pub angle: Angle,
-    /// The place of sector 0 in the zone.
+    /// The position of the track's sector 0 among all sectors of the zone.
     pub place: u64,
 }
 
@@ -89,7 +89,8 @@ impl Section {
         }
     }
 
-    /// Returns the number of the track in the section, and the sector, of a place counted from the section's first.
+    /// Returns the number of the track in the section, and the sector on the track, of a sector position counted from the
+    /// section's first.
     #[inline]
     pub(super) fn locate(&self, place: u64) -> (u32, u32) {
         let (repetition, within) = (place / self.places, place % self.places);
@@ -145,7 +146,7 @@ impl Section {
     }
 
     /// Iterates over the tracks on `cylinder` (counted from the section's first), each with its number in the section. Only
-    /// tracks whose number is `wanted` are computed. The tracks are in LBN order if no surface is shifted.
+    /// tracks whose number in the section is `wanted` are computed. The tracks are in LBN order if no surface is shifted.
     #[inline]
     pub(super) fn tracks_on(
         &self,

@@ -23,7 +23,7 @@ pub(super) struct TrackRun {
     /// The number of the first track, counted from the repetition's first.
     pub first_track: u32,
     pub tracks: u32,
-    /// The first place of the run, counted from the repetition's first.
+    /// The position of the run's first sector, counted from the repetition's first sector.
     pub first_place: u64,
     pub sectors: u32,
     /// The rotation from the repetition's start angle to sector 0 of the first track.

@@ -17,27 +17,28 @@ struct Slip {
     before: u64,
 }
 
-/// The map between the LBNs and the places of one zone.
+/// The map between the LBNs of one zone and the positions of its sectors (places).
 #[derive(Clone, Debug)]
 pub(super) struct Spares {
-    /// The number of places in the zone.
+    /// The number of sectors in the zone, with and without LBNs.
     places: u64,
-    /// The number of places in a region; the last region may be smaller.
+    /// The number of sectors in a region, with and without LBNs; the last region may be smaller.
     region: u64,
-    /// The number of offsets in a full region. If slips move all later LBNs (`slip_to_end`), the slips are not subtracted.
+    /// The number of data sectors (offsets) in a full region. If slips move all later LBNs (`slip_to_end`), the slips are
+    /// not subtracted.
     capacity: u64,
     spares: u64,
     at_front: bool,
     slip_to_end: bool,
     slips: Vec<Slip>,
     reserved: u64,
-    /// The number of offsets in the zone.
+    /// The number of data sectors (offsets) in the zone.
     offsets: u64,
     /// The result of [`Self::region_offsets`] if the zone is one region.
     only_region: RegionOffsets,
 }
 
-/// The offsets of a region.
+/// The data sectors (offsets) of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct RegionOffsets {
     first: u64,
@@ -49,7 +50,7 @@ struct RegionOffsets {
 /// Sectors with consecutive LBNs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
-    /// The first place.
+    /// The position of the first sector in the zone.
     pub place: u64,
     /// The first LBN, counted from the zone's first.
     pub index: u64,
@@ -57,7 +58,7 @@ pub(super) struct Stretch {
     pub len: u64,
 }
 
-/// The number of places of each cylinder and of each track of a zone; 0 if the number differs within the zone.
+/// The number of sectors of each cylinder and of each track of a zone; 0 if the number differs within the zone.
 #[derive(Clone, Copy)]
 pub(super) struct Uniform {
     pub cylinder: u64,

@@ -59,7 +59,7 @@ impl Track {
     pub fn passing(&self, rpm: Rpm, from: Instant, until: Instant) -> Window {
         let n = u64::from(self.sectors);
         let begin = self.angle.until(rpm.earliest_angle(from)).parts();
-        // The last part of the nanosecond that ends at `until` still belongs to the window.
+        // The window ends with the last part of a revolution of the nanosecond that ends at `until`.
         let end = begin + rpm.arc_in(until.saturating_since(from)).parts() + u64::from(rpm.get()) - 1;
         // Sector s of n begins at floor(s * FULL_REVOLUTION / n). The first boundary is at or after `begin`, the last at or
         // before `end`.

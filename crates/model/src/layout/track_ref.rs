@@ -12,7 +12,7 @@ pub struct TrackRef<'a> {
     pub(super) zone: &'a PlacedZone,
     pub(super) index: TrackIndex,
     pub(super) track: Track,
-    /// The place of the track's sector 0 in the zone.
+    /// The position of the track's sector 0 among all sectors of the zone.
     pub(super) place: u64,
 }
 

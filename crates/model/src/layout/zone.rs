@@ -40,7 +40,7 @@ impl PlacedZone {
         }
     }
 
-    /// Returns the number of the track in the zone, and the sector, of a place.
+    /// Returns the number of the track in the zone, and the sector on the track, of a sector position in the zone.
     pub(super) fn locate_place(&self, place: u64) -> (u32, u32) {
         let section = self.section_of_place(place);
         let (track, sector) = section.locate(place - section.first_place);
@@ -60,14 +60,14 @@ impl PlacedZone {
     }
 }
 
-/// Returns the places of a zone's slipped tracks, as runs `(first, count)`. `at` is the zone's path, for errors.
+/// Returns the sector positions of a zone's slipped tracks, as runs `(first, count)`. `at` is the zone's path, for errors.
 pub(super) fn slipped_tracks(
     zone: &ZoneSpec,
     sections: &[Section],
     tracks: u64,
     at: &str,
 ) -> Result<Vec<(u64, u64)>, ProfileError> {
-    // Returns the place of a track's sector 0; for the track number after the last, the number of places.
+    // Returns the position of a track's sector 0 in the zone; for the track number after the last, the number of sectors.
     let place = |track: u32| {
         let section = sections.partition_point(|s| s.first_track <= track).checked_sub(1)?;
         let section = sections.get(section)?;

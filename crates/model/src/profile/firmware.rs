@@ -24,7 +24,7 @@ pub struct Firmware {
     /// The most commands in the drive's own queue.
     pub queue_depth: u32,
     /// The order in which the drive serves its queue. The simulated drive ignores this field: the queue of its `Behaviour`
-    /// has an order.
+    /// has an order of its own.
     #[serde(skip_serializing_if = "QueueOrder::is_fcfs")]
     pub queue_order: QueueOrder,
     /// The times that the electronics add to a command.

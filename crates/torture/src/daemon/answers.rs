@@ -53,7 +53,8 @@ impl Daemon {
             (Asked::Snapshot { snapshot, .. }, Err(Failure::Ended(why))) => {
                 let unix_ms = self.unix_ms();
                 let one = self.snapshots.iter().find(|one| one.id == snapshot);
-                // A read may fail before the task's state says that the snapshot has ended, because the journal is written first.
+                // A snapshot's read may fail before the task's state says that the snapshot has ended, because the journal
+                // is written first.
                 let ended = one.is_none_or(|one| {
                     let expired = one.ends_unix_ms.is_some_and(|ends| ends <= unix_ms);
                     one.state.is_over() || one.removed || expired || !one.has_begun()
@@ -82,7 +83,7 @@ impl Daemon {
                         let faults = self.medium.borrow().faults;
                         range.contains(*lbn) && (faults > 0 || self.ever_bad.contains(&lbn.get()))
                     }
-                    // Not permitted for a background read, whose blocks the core requests again.
+                    // A background read must not fail like this, because the core requests its blocks again.
                     Failure::Silent { .. } | Failure::File(_) => {
                         !(in_background && is_read) && self.medium.borrow().faults > 0
                     }
@@ -129,7 +130,7 @@ impl Daemon {
         self.until(|daemon| daemon.asked.is_empty())?;
         let kept = self.snapshots.iter().find(|one| self.files.length(&kept_path(one.id)).is_some());
         hold(kept.is_none(), Check::Restored, || format!("blocks of {kept:?} are left behind"))?;
-        // Half-read blocks, which may be left of read-ahead, must be completed without a further request.
+        // Half-read blocks, which read-ahead may have left, must be completed without a further request.
         let parts = |daemon: &Self| Some(daemon.running.as_ref()?.disk().status().background.parts_kept);
         self.until(|daemon| parts(daemon) == Some(0))
     }

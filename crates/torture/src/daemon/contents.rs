@@ -32,18 +32,18 @@ impl Contents {
         Self(vec![Sector { stamps: vec![0], known: 0, durable: 0 }; capacity as usize])
     }
 
-    /// Adds a write that arrives at the disk. Returns its place in each sector.
+    /// Adds a write that arrives at the disk. Returns the place of the write's stamp in each sector.
     pub fn arrive(&mut self, range: LbnRange, stamp: u64) -> Vec<Place> {
         self.0[lbns(range)].iter_mut().for_each(|sector| sector.stamps.push(stamp));
         self.newest(range)
     }
 
-    /// Returns the places of the newest writes that have arrived, for a range.
+    /// Returns for each sector of a range the place of the newest stamp that has arrived.
     pub fn newest(&self, range: LbnRange) -> Vec<Place> {
         self.0[lbns(range)].iter().map(|sector| sector.stamps.len() - 1).collect()
     }
 
-    /// Returns the places of the newest contents that were acknowledged or read, for a range.
+    /// Returns for each sector of a range the place of the newest stamp that was acknowledged or read.
     pub fn known(&self, range: LbnRange) -> Vec<Place> {
         self.0[lbns(range)].iter().map(|sector| sector.known).collect()
     }
@@ -62,12 +62,12 @@ impl Contents {
         self.0.iter_mut().zip(places).for_each(|(sector, place)| sector.durable = sector.durable.max(*place));
     }
 
-    /// Returns the place of the newest write to a sector that has arrived.
+    /// Returns the place of a sector's newest stamp that has arrived.
     pub fn last(&self, lbn: u64) -> Place {
         self.0[lbn as usize].stamps.len() - 1
     }
 
-    /// Returns whether one of these places of a sector is a discard, after which any content is permitted.
+    /// Returns whether one of the stamps at these places of a sector is a discard, after which any content is permitted.
     pub fn is_undefined(&self, lbn: u64, mut among: RangeInclusive<Place>) -> bool {
         let stamps = &self.0[lbn as usize].stamps;
         among.any(|place| stamps.get(place) == Some(&DISCARDED))
@@ -112,7 +112,7 @@ impl Contents {
         Ok(())
     }
 
-    /// Takes the stamps on the medium after a kill of the daemon, or after a power cut if `power`.
+    /// Checks and records the stamps on the medium after a kill of the daemon, or after a power cut if `power`.
     ///
     /// # Errors
     /// An acknowledged write is lost; after a power cut, a durable one.

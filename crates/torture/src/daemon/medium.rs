@@ -60,9 +60,9 @@ struct Sent {
     at: Instant,
     range: LbnRange,
     ask: Ask,
-    /// If the command is never answered, its effect.
+    /// The effect of the command on the medium, if it is never answered.
     lost: Option<Fate>,
-    /// If the command fails, its effect.
+    /// The effect of the command on the medium, if it fails.
     fails: Option<Fate>,
     /// The delay of the answer.
     late: Duration,
@@ -380,7 +380,7 @@ impl Device for Wire {
         let sent = medium.take(id, now, range, ask);
         medium.look_for_overlaps(&sent);
         if matches!(sent.ask, Ask::Flush | Ask::Discard) {
-            // The simulated drive has no such commands: they are answered like late ones.
+            // The simulated drive has no flushes and discards: they are answered like late commands.
             let late = sent.late + ARMLESS;
             return medium.worked(Sent { late, ..sent }, now);
         }

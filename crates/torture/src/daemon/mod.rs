@@ -64,13 +64,14 @@ const SNAPSHOTS_MAX: usize = 4;
 /// An unanswered request of a client.
 #[derive(Debug)]
 enum Asked {
-    /// A read, with the oldest permitted place of each sector; in the foreground (without a client) also with the newest.
+    /// A read, with the place of each sector's oldest permitted stamp; in the foreground (without a client) also of the
+    /// newest.
     Read { range: LbnRange, client: Option<u64>, oldest: Vec<Place>, newest: Option<Vec<Place>> },
     /// A read of a snapshot; `over` if the snapshot had ended before.
     Snapshot { range: LbnRange, client: u64, snapshot: u64, over: bool },
-    /// A write or discard, with its place in each sector.
+    /// A write or discard, with the place of its stamp in each sector.
     Write { range: LbnRange, places: Vec<Place>, through: bool },
-    /// A flush, with the place of each sector up to which it must make contents durable.
+    /// A flush, with the place in each sector of the newest stamp that it must make durable.
     Flush { known: Vec<Place> },
 }
 
@@ -186,7 +187,7 @@ impl Stage for Daemon {
                 self.restart(true, operations)?;
             }
             Step::Settle { .. } => self.settle()?,
-            // All other steps set faults of the next command, or are for other hosts.
+            // All other steps set the faults of the next command at the drive, or are for other hosts.
             _ => drop(self.medium.borrow_mut().troubles.take(step)),
         }
         self.after_event()
@@ -211,7 +212,8 @@ impl Stage for Daemon {
     }
 
     fn bad_call(&mut self, kind: Option<u32>) -> Result<(), Broken> {
-        // Not with a probing learner, which draws a random number for each query: a call makes the daemon poll the core.
+        // Makes no bad call with a probing learner: a call makes the daemon poll the core, and the learner draws a random
+        // number for each query.
         if self.setup.mimic == Mimicry::Probing {
             return Ok(());
         }
@@ -334,7 +336,7 @@ impl Daemon {
         self.start()?;
         let manager = self.running.as_ref().and_then(|daemon| daemon.disk().app());
         let manager = manager.ok_or((Check::Panic, String::new()))?;
-        // A snapshot that had not begun may be gone, and one that had ended may be there again.
+        // After a restart, a snapshot that had not begun may be gone, and one that had ended may be there again.
         self.snapshots.retain(|one| one.has_begun() || manager.task(one.id).is_some());
         for one in &mut self.snapshots {
             one.state = manager.task(one.id).map_or(one.state, |task| task.state);
@@ -346,7 +348,7 @@ impl Daemon {
         let (drive, config) = self.config(Outer { knowledge, ..self.setup.outside })?;
         self.counts.adopted += 1;
         let now = self.now;
-        // The last argument is for a recording, of which there is none.
+        // The last argument is for the recording of the disk, but this disk is not recorded.
         let adopted = self.disk()?.adopt(now, Adoption { drive, config }, Default::default());
         adopted.map_err(|e| (Check::Refusal, format!("a model of the same drive is refused: {e}")))
     }

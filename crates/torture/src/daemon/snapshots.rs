@@ -11,9 +11,9 @@ use units::LbnRange;
 pub(super) struct Snapshot {
     /// The number of the snapshot's task.
     pub id: u64,
-    /// The oldest permitted place of each sector.
+    /// The place of each sector's oldest permitted stamp.
     oldest: Vec<Place>,
-    /// The newest permitted place of each sector; `None` until the snapshot has begun.
+    /// The place of each sector's newest permitted stamp; `None` until the snapshot has begun.
     newest: Option<Vec<Place>>,
     /// The stamp of each sector that was read from the snapshot.
     read: Vec<Option<u64>>,

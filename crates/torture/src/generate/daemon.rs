@@ -18,12 +18,12 @@ pub(super) fn generate(mut dice: Dice) -> Scenario {
     let drive = DriveSpec::Random(dice.next());
     let setup = Setup { drive, host: Host::Daemon, outside, ..setup(&mut dice) };
     let setup = seen_from_outside(&mut dice, setup);
-    // With idle time, because background reads would otherwise wait for foreground requests.
+    // Idle time is always used, because background reads would otherwise wait for foreground requests.
     let setup = Setup { idle: setup.idle.or_else(|| Some(IdleTime::default())), ..setup };
     let capacity = setup.drive.build().map_or(1, |d| d.layout().capacity().get());
     let mut weights = WEIGHTS;
     for (kind, weight) in weights.iter_mut().enumerate() {
-        // Requests, time, reads of snapshots and snapshots are never left out.
+        // Steps for requests, time, snapshots and reads of snapshots are never left out.
         if kind > 3 && kind != 7 && dice.one_in(2) {
             *weight = 0;
         }

@@ -11,26 +11,27 @@ use units::Op;
 /// The weights of the kinds of steps; [`generate`] gives the order of the kinds.
 const WEIGHTS: [u64; 19] = [14, 10, 12, 3, 2, 4, 2, 5, 1, 1, 1, 1, 1, 1, 2, 2, 5, 8, 2];
 
-/// Draws a history of a volume. Whether the core is outside the drive is drawn, unless `host` says so.
+/// Draws a history of a volume. Whether the core is outside the drive is drawn, unless `host` decides it.
 pub(super) fn generate(mut dice: Dice, host: Option<Host>) -> Scenario {
     let drive = DriveSpec::Random(dice.next());
     let setup = Setup { drive, host: Host::Volume, ..setup(&mut dice) };
     let drawn = dice.one_in(3);
     let is_outside = host.map_or(drawn, |host| host == Host::VolumeOutside);
     let setup = if is_outside { outside(&mut dice, setup) } else { setup };
-    // From a generator of its own, so that the draw does not change the rest of a history.
+    // The log-structured disk is drawn from a generator of its own, so that this draw does not change the rest of a
+    // history.
     let log = Dice::new(mix(setup.seed ^ 0x6c6f67)).one_in(3);
     let setup = Setup { log, ..setup };
     let capacity = setup.drive.build().map_or(1, |d| d.layout().capacity().get());
     let mut weights = WEIGHTS;
     for (kind, weight) in weights.iter_mut().enumerate() {
-        // Requests and time are never left out.
+        // Steps for requests and time are never left out.
         if kind > 2 && dice.one_in(3) {
             *weight = 0;
         }
     }
     let spots: Vec<u64> = (0..4).map(|_| dice.below(capacity)).collect();
-    // If there is a log, half of the requests go to it, because it is cleaned only after many writes.
+    // If there is a log-structured disk, half of the requests go to it, because its log is cleaned only after many writes.
     let plain = capacity / 4 * 3;
     let asked = |start: u64| match setup.log && start.is_multiple_of(2) {
         true => plain + start % (capacity - plain).max(1),

@@ -56,7 +56,8 @@ impl Boxed {
         self.bad.remove(&lbn);
         self.stuck.remove(&lbn);
         match health {
-            // The drive's own list of bad sectors is not changed: the next read still takes the time of retries, but succeeds.
+            // A sector that is good again stays bad for the drive: its next read still takes the time of retries, but
+            // succeeds.
             Health::Good => return,
             Health::Bad => self.bad.insert(lbn),
             Health::Stuck => self.stuck.insert(lbn),

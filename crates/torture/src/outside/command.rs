@@ -37,7 +37,8 @@ pub(super) struct SentCommand {
     bad: BTreeSet<Lbn>,
 }
 
-/// The harm of detours, computed by the host: the delays of commands after the core's predictions, at most a revolution each.
+/// The harm of detours, computed by the host: how much later than the core predicted commands end, at most a revolution
+/// each.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Account {
     foreground: Duration,
@@ -90,7 +91,8 @@ impl Front {
         if let Some(asked) = request.and_then(|id| self.requests.get_mut(&id)) {
             sent.group = *asked.group.get_or_insert(sent.group);
         }
-        // A repetition of lost promoted work belongs to its first group, because its session may be suspended by now.
+        // A repetition of lost promoted work belongs to the first group of this work, because its session may be suspended
+        // by now.
         if request.is_none() && purpose == Purpose::Foreground {
             let before = self.lost_promoted.iter().filter(|(lost, _)| lost.overlaps(range));
             sent.group = before.map(|(_, group)| *group).chain([sent.group]).min().unwrap_or(sent.group);
@@ -178,7 +180,7 @@ impl Front {
         })
     }
 
-    /// Finds the data for each sector that a command writes, except those of its foreground request.
+    /// Finds the data for each sector that a command writes, except the sectors of its foreground request.
     fn give_buffers(&mut self, sent: &mut SentCommand) -> Result<(), Broken> {
         let Command { range, foreground, ref parts, .. } = sent.command;
         let own = foreground.filter(|_| sent.request.is_some());
@@ -191,7 +193,7 @@ impl Front {
             };
             let any = |held: &&Held| held.wanted.range.contains(lbn);
             let found = self.held.iter().rev().find(for_it);
-            // A task that has ended since the choice has no parts in the command.
+            // A task that has ended since the core chose the command has no parts in it.
             let found = found.or_else(|| self.held.iter().rev().find(any));
             let Some(found) = found else {
                 return Err((
@@ -207,8 +209,8 @@ impl Front {
         Ok(())
     }
 
-    /// Sends every waiting command to the drive that does not race with an earlier one: two commands race if they overlap and
-    /// either writes. Earlier ones are waiting, at the drive, or done but not reported to the core.
+    /// Sends to the drive every waiting command that does not race with an earlier command: two commands race if they
+    /// overlap and either writes. Earlier commands are waiting, at the drive, or done but not reported to the core.
     pub(super) fn go(&mut self) -> Result<(), Broken> {
         let mut at = 0;
         while at < self.waiting.len() {
@@ -267,8 +269,8 @@ impl Front {
         Ok(())
     }
 
-    /// Gives up on a command of which the drive has executed a part: the core must fail its request, and want its background
-    /// blocks again.
+    /// Gives up on a command of which the drive has executed a part: the core must fail the command's request, and want the
+    /// command's background blocks again.
     fn give_up(&mut self, sent: SentCommand, fate: Fate) -> Result<(), Broken> {
         self.sequence += 1;
         self.counts.given_up += 1;
@@ -346,7 +348,7 @@ impl Front {
                 (Outcome::NoData(*first), LbnRange::new(range.start(), units::Sectors::ZERO))
             }
         };
-        // The bad sectors that the core learns of.
+        // The bad sectors of which the host informs the core.
         let reported: BTreeSet<Lbn> = match self.setup.outside.tells {
             Tells::All => bad.clone(),
             _ => bad.iter().take(1).copied().collect(),
@@ -376,8 +378,8 @@ impl Front {
         Ok(())
     }
 
-    /// Adds the blocks that a command failed to write to later unfinished writes that cover them, because the core completes
-    /// the blocks by those writes.
+    /// If later unfinished writes cover blocks that a command failed to write, adds the blocks to these writes, because the
+    /// core completes the blocks by them.
     fn overtake(&mut self, ended: &Command, undone: impl Fn(LbnRange) -> bool) {
         let waiting = self.waiting.iter_mut().chain(self.at_drive.values_mut());
         let under_way = waiting.chain(self.replies.iter_mut().map(|reply| &mut reply.sent));
@@ -416,7 +418,7 @@ impl Front {
             // The host keeps the data of lost writes for their repetition.
             self.held.extend(sent.held);
         }
-        // Only unfinished requests lose their progress; others just wait for the core's output.
+        // Only unfinished requests lose their progress; finished ones just wait for the core's output.
         for asked in self.requests.values_mut().filter(|asked| !asked.is_done()) {
             asked.passed.clear();
             asked.bad.clear();
@@ -448,7 +450,7 @@ impl Front {
     pub(super) fn check_harm(&self) -> Result<(), Broken> {
         let outer = self.setup.outside;
         let known = outer.knowledge == Knowledge::Exact && outer.conduct != Conduct::Rough;
-        // Not after a change of the model, which restarts the core's account.
+        // Not checked after a change of the model, which restarts the core's account of harm.
         if outer.manner == Manner::Paper || !known || self.counts.adopted > 0 {
             return Ok(());
         }

@@ -54,7 +54,7 @@ struct PendingRequest {
     group: Option<u64>,
     /// The sectors that commands have read or written for the request, or reported as bad.
     passed: BTreeSet<Lbn>,
-    /// The bad sectors among them.
+    /// The bad sectors among `passed`.
     bad: BTreeSet<Lbn>,
     /// Whether the host gave up on a command of the request.
     given_up: bool,
@@ -108,7 +108,7 @@ pub(crate) struct Front {
     held: Vec<Held>,
     /// The ranges of lost promoted work, each with the group in which it was first sent.
     lost_promoted: Vec<(LbnRange, u64)>,
-    /// The parts of undelivered blocks, by task and first LBN.
+    /// The parts of undelivered blocks that commands have read or written, by task and first LBN.
     kept: BTreeMap<(TaskId, Lbn), Kept>,
     /// The number of the last group of commands.
     group: u64,
@@ -263,7 +263,7 @@ impl Stage for Front {
         })?;
         let (pending, promoted) = (self.core.pending(), self.core.promoted_pending());
         let room = self.setup.most_pending;
-        // After a loss, the requests of the lost commands are in the pool in addition to a full one.
+        // After a loss, even a full pool also takes the requests of the lost commands.
         hold(pending - promoted <= room + 2 * most && promoted <= room, Check::Bound, || {
             format!("{pending} requests wait, {promoted} of them promoted, and {room} of each may")
         })?;

@@ -35,7 +35,7 @@ impl Front {
         if !self.readings.wanted {
             return Ok(());
         }
-        // The generator advances only if the read is permitted.
+        // The random number generator advances only if the read is permitted.
         let mut dice = self.dice.clone();
         let range = LbnRange::new(Lbn::new(dice.below(self.capacity)), Sectors::new(1));
         let read = Input::Host(HostCall::Read { at: self.now, range });

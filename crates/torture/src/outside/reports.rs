@@ -1,4 +1,4 @@
-//! Checks the reports of a core outside the drive: completions of foreground requests, and records of clients.
+//! Checks the reports of a core outside the drive: completions of foreground requests, and records for clients.
 
 use super::Front;
 use crate::failure::{Broken, Check, hold};

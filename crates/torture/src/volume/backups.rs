@@ -60,7 +60,7 @@ impl Running {
         volume.app(self.place)?.0.as_ref()
     }
 
-    /// Begins a backup, or continues the one whose image is on the tape. Returns `None` if the snapshot is gone.
+    /// Begins a backup, or continues the one whose image is on the simulated tape. Returns `None` if the snapshot is gone.
     fn start(
         volume: &mut Volume,
         snapshots: &Snapshots,

@@ -258,8 +258,8 @@ impl House {
         }
     }
 
-    /// Restarts the cache after a power cut. Checks that flushed data is on the medium, and, if the cache's memory survives,
-    /// that acknowledged data is in one of the two.
+    /// Restarts the cache after a power cut. Checks that flushed data is on the medium, and, if the cache's memory
+    /// survives, that acknowledged data is on the medium or in this memory.
     pub(super) fn cache_restarts(&mut self, contents: Vec<(LbnRange, Vec<u8>)>) -> Result<(), Broken> {
         let range = self.cached.range;
         self.cached.calls.clear();
@@ -286,7 +286,7 @@ impl House {
                 Some(version) if self.shadow.floors(LbnRange::new(lbn, Sectors::new(1)))[0].is_some() => {
                     self.shadow.set_back(lbn, version);
                 }
-                // The sector was trimmed, or is no version of itself.
+                // The sector was trimmed, or its bytes are no version of it.
                 _ => self.shadow.forget(LbnRange::new(lbn, Sectors::new(1))),
             }
         }

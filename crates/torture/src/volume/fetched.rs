@@ -54,7 +54,7 @@ impl FetchTask {
     }
 }
 
-/// The application under test, with a list of the core's records and their times.
+/// The application under test, with a list of the records that the core delivered, and their times.
 struct Face {
     records: Records,
     came: Vec<(Record, Vec<u8>, Instant)>,
@@ -306,7 +306,7 @@ impl House {
         Ok(any)
     }
 
-    /// Checks a record of the core, and adds it to the naive queue.
+    /// Checks a record that the core delivered, and adds it to the naive queue.
     fn came(&mut self, record: &Record, bytes: Vec<u8>, at: Instant) -> Result<(), Broken> {
         let spoilt = self.is_spoilt(Part::Plain);
         let sector = self.sector;

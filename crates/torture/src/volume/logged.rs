@@ -76,11 +76,11 @@ pub(super) struct Logged {
     /// The time at which the service of the first call began.
     begun: Instant,
     busy: Option<Busy>,
-    /// Whether all waiting segments must be written before the call continues.
+    /// Whether all waiting segments must be written before the first call continues.
     writing: bool,
-    /// Whether the foreground cleaner must finish before the call continues.
+    /// Whether the foreground cleaner must finish before the first call continues.
     cleaning: bool,
-    /// The number of foreground cleanings since the last count.
+    /// The number of foreground cleanings that are not yet in the history's counts.
     cleaned: u64,
     /// Whether the session of the cleaner in gaps is suspended.
     suspended: bool,
@@ -91,8 +91,8 @@ pub(super) struct Logged {
     stamps: u64,
 }
 
-/// Draws the parameters of a log from a generator of its own, so that a volume without a log does not change. Returns `None`
-/// if the range is too small.
+/// Draws the parameters of a log from a generator of its own, so that the histories of volumes without a log do not change.
+/// Returns `None` if the range is too small.
 fn drawn(range: LbnRange, sector_bytes: usize, seed: u64) -> Option<(LogConfig, Reads, Priority)> {
     let mut dice = Dice::new(seed.rotate_left(17));
     let (most, blocks_per_segment, sectors_per_block) =

@@ -12,7 +12,7 @@ use units::{Lbn, LbnRange, Sectors};
 /// The number of sectors that are compared at once. If they differ, they are compared one by one.
 const COMPARED_SECTORS: usize = 64;
 
-/// The place and the oldest permitted version of a sector at its last check.
+/// The place on the medium and the oldest permitted version of a sector at its last check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Judged {
     place: Lbn,

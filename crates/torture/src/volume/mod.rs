@@ -44,8 +44,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use units::{Duration, Instant, Lbn, LbnRange, Op, RequestId};
 
-/// The longest permitted time of a foreground request. A lost command takes half a second, and no history loses hundreds for
-/// one request.
+/// The longest permitted time of a foreground request. A lost command takes half a second, and no history loses hundreds of
+/// commands for one request.
 const FOREGROUND_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// The number of actions at one instant that counts as an endless loop.
@@ -191,7 +191,7 @@ impl House {
     pub fn new(setup: &Setup) -> Result<Self, Broken> {
         let drive = Arc::new(setup.drive.build().map_err(|e| (Check::Panic, e))?);
         let mut dice = Dice::new(mix(setup.seed));
-        // With a large pool, because the applications do not expect that requests are refused.
+        // The pool is large, because the applications do not expect that requests are refused.
         let config = setup.config().with_most_pending(1 << 12);
         let (capacity, sector) = (drive.layout().capacity().get(), drive.sector_bytes().get() as usize);
         let quarter = (capacity / 4).max(1).min(capacity);

@@ -81,13 +81,15 @@ impl House {
         self.moved.as_ref()?.app(&self.volume).map(ReorganizerApp::progress)
     }
 
-    /// Returns whether the reorganiser has halted because its memory failed. Then only a recovery lets it continue.
+    /// Returns whether the reorganiser has halted because its non-volatile memory failed. Then only a recovery lets it
+    /// continue.
     pub(super) fn moving_has_halted(&self) -> bool {
         let app = self.moved.as_ref().and_then(|moved| moved.app(&self.volume));
         app.is_some_and(|app| matches!(app.trouble(), Some(Trouble::Nvram(_))))
     }
 
-    /// Returns whether the reorganiser has finished, or cannot finish because blocks of bad sectors occupy its staging memory.
+    /// Returns whether the reorganiser has finished, or cannot finish because blocks with bad destinations fill its staging
+    /// memory.
     pub(super) fn moving_is_over(&self) -> bool {
         let app = self.moved.as_ref().and_then(|moved| moved.app(&self.volume));
         app.is_none_or(|app| {
@@ -154,7 +156,7 @@ impl House {
         for (of, floor) in lbns(region).zip(floors) {
             let place = match app {
                 None => Some(of),
-                // The map is unknown between a power cut and the recovery.
+                // The reorganiser's map is unknown between a power cut and the recovery.
                 Some(None) => None,
                 Some(Some(app)) => match app.resolve(LbnRange::new(of, Sectors::new(1))) {
                     Ok(pieces) => pieces.iter().find_map(|piece| match piece.place {
@@ -189,7 +191,7 @@ impl House {
         Ok(())
     }
 
-    /// Recovers the reorganiser after a power cut from its memory, and checks the staged sectors.
+    /// Recovers the reorganiser after a power cut from its non-volatile memory, and checks the staged sectors.
     pub(super) fn moving_restarts(&mut self) -> Result<(), Broken> {
         let Some(moved) = &mut self.moved else { return Ok(()) };
         moved.memory.dies_after(None);

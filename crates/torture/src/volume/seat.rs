@@ -1,5 +1,5 @@
-//! The slots for applications in a volume, and two simulated devices of applications that survive a power cut: the
-//! reorganiser's memory, and the tape of backups.
+//! The slots for applications in a volume, and two simulated devices that survive a power cut: the reorganiser's
+//! non-volatile memory, and the tape of backups.
 
 use apps::backup::Sink;
 use apps::reorganizer::{Nvram, NvramLost};
@@ -23,7 +23,8 @@ impl<T: Application> Application for Seat<T> {
     }
 }
 
-/// The reorganiser's memory. It may fail after a number of operations; an append that fails writes a part of its bytes.
+/// The reorganiser's non-volatile memory. It may fail after a number of operations; an append that fails writes a part of
+/// its bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory(Rc<RefCell<Cells>>);
 
@@ -46,7 +47,7 @@ impl Memory {
         self.0.borrow().bytes.clone()
     }
 
-    /// Makes the memory fail after this number of further operations; never with `None`.
+    /// Makes the non-volatile memory fail after this number of further operations; never with `None`.
     pub fn dies_after(&self, operations: Option<u32>) {
         self.0.borrow_mut().left = operations;
     }

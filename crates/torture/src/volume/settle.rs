@@ -9,8 +9,8 @@ use units::Duration;
 /// The number of foreground requests, 20 ms apart, within which some application must make progress.
 const REQUESTS_WITHOUT_PROGRESS_MAX: u32 = 20_000;
 
-/// The number of foreground requests, 20 ms apart, after which idle time must suffice outside the drive, where gaps may be too
-/// short for blocks.
+/// The number of foreground requests, 20 ms apart, after which idle time must suffice for a core outside the drive, where
+/// gaps may be too short for blocks.
 const OUTSIDE_REQUESTS_WITHOUT_PROGRESS_MAX: u32 = 2_000;
 
 /// The longest time in seconds without foreground requests and without progress: the longest rest of idle work in a history,
@@ -44,7 +44,7 @@ impl House {
                 (left, without) = (now, 0);
             }
             if without >= OUTSIDE_REQUESTS_WITHOUT_PROGRESS_MAX && self.place.is_outside() {
-                // If no gap suffices, idle time must.
+                // If no gap suffices, idle time must suffice.
                 if !self.in_silence()? {
                     return self.check_medium();
                 }
@@ -75,8 +75,8 @@ impl House {
         if self.is_logged(Part::Plain) { self.power_cut() } else { Ok(()) }
     }
 
-    /// Checks that all applications finish in idle time alone. Returns false if the core does not use idle time. No request
-    /// comes in between, because a delayed request doubles the time for which idle work may rest.
+    /// Checks that all applications finish in idle time alone. Returns false if the core does not use idle time. No
+    /// foreground request arrives meanwhile, because a delayed request doubles the time for which idle work may rest.
     fn in_silence(&mut self) -> Result<bool, Broken> {
         if !self.place.uses_idle_time() {
             return Ok(false);

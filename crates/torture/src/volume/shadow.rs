@@ -82,7 +82,7 @@ impl Shadow {
         super::lbns(range).map(|lbn| self.sectors[lbn.get() as usize].floor).collect()
     }
 
-    /// Returns the version that the bytes of a sector are; `None` if they are no version of this sector.
+    /// Returns the version of a sector that has these bytes; `None` if no version has them.
     pub fn version(&self, lbn: Lbn, bytes: &[u8]) -> Option<u64> {
         let (stamp, _) = bytes.split_first_chunk::<STAMP_BYTES>()?;
         let (address, version) = stamp.split_first_chunk::<{ STAMP_BYTES / 2 }>()?;

@@ -26,8 +26,8 @@ pub(super) struct Standing {
     writes_serve_reads: bool,
 }
 
-/// The ranges of commands that may have completed reads since the last power cut, each with the instant at which the core first
-/// ordered the command.
+/// The ranges of commands that may have completed background reads since the last power cut, each with the instant at which
+/// the core first ordered the command.
 type Served = Rc<RefCell<Vec<(Instant, LbnRange)>>>;
 
 impl Standing {

@@ -18,7 +18,7 @@ const FIRST_SILENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     silence: Duration,
-    /// Whether idle work above the bound has run since the last request.
+    /// Whether idle work above the harm bound has run since the last request.
     used: bool,
 }
 
@@ -79,7 +79,7 @@ impl World {
         Ok(())
     }
 
-    /// Updates the patience when foreground work begins.
+    /// When foreground work begins, updates the time after which idle work runs even above its harm bound.
     pub(super) fn learn_patience(&mut self, was: Harm, promoted: bool) {
         let Some(idle) = self.setup.idle else { return };
         let is = self.core.harm();
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// Records the reported harm of a request that arrived at an idle drive.
+    /// Records the harm that the core reports for a request that arrived at an idle drive.
     pub(super) fn check_harm(&mut self, exec: &Exec, harm: Harm) {
         let mut alone = self.requests.iter();
         if let (Some((&id, request)), None) = (alone.next(), alone.next())

@@ -1,4 +1,4 @@
-//! Checks the core's reports: completions of foreground requests, and records of clients.
+//! Checks the core's reports: completions of foreground requests, and records for clients.
 
 use super::World;
 use crate::failure::{Broken, Check, hold};
@@ -51,7 +51,8 @@ impl World {
         let suspended = self.clients.sessions.get(&record.session).and_then(|s| s.suspended);
         self.clients.delivered(record)?;
         if let Some(bad) = record.bad {
-            // Not always the lowest bad sector: a sector that was read earlier for the block may have become bad since.
+            // The record's bad sector is not always the block's lowest: a sector that was read earlier for the block may
+            // have become bad since.
             let right = record.range.contains(bad) && self.last.1.contains(&bad);
             return hold(right, Check::Bad, || {
                 format!("{record:?}, but the last execution reported these bad sectors: {:?}", self.last.1)

@@ -80,8 +80,9 @@ impl World {
                 format!("the head moves for no request and no task: {:?}", exec.accesses)
             })?;
             self.counts.promoted += u64::from(exec.promoted);
-            // Under these policies the choice depends on all waiting requests, including promoted ones, which the twin does
-            // not have. SMTF with ageing is one, because its value for an unknown time depends on the other requests.
+            // Under some policies the choice depends on all waiting requests, including promoted ones, which the twin does
+            // not have. SMTF with ageing is one of them, because its value for an unknown time depends on the other
+            // requests.
             let window = match self.setup.policy {
                 PolicyName::SptfSw(_) => true,
                 PolicyName::Smtf(rule) => rule.unknown == Unknown::Set || self.setup.age > 0,

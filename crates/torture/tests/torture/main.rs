@@ -21,7 +21,8 @@ fn former_failures_stay_fixed() {
     }
 }
 
-/// The number of steps is fixed, so that the search is as thorough on every machine. It takes some twenty seconds of one core.
+/// The number of steps is fixed, so that the search is as thorough on every machine. It takes some twenty seconds of one
+/// processor.
 mod new_histories_of_this_commit_keep_every_promise {
     use super::*;
 

@@ -21,8 +21,8 @@ pub(super) fn track_rows(value: &Value) -> Result<Vec<TrackKind>, Fault> {
     rows.iter()
         .map(|[first, _, sectors]| {
             let sectors = sectors.whole("TP", 1, SECTORS_PER_TRACK_MAX)?;
-            // The number in the middle is not needed, because the rows of `IDX` have the number of LBNs. In some files it is
-            // the last sector, in others a count.
+            // The second number of the row is not needed, because the rows of `IDX` have the number of LBNs. In some files
+            // it is the last sector, in others a count.
             let first = first.whole("TP", 0, sectors - 1)?;
             Ok(TrackKind { first: first as u32, sectors: sectors as u32 })
         })

@@ -1,5 +1,5 @@
 //! Evaluates the on-line methods of ATC'03, section 6, including its two open ideas, on a simulated drive: mean
-//! access times of SMTF in the drive while it learns. Its base policies, and SPTF, which knows the drive, are
+//! access times of SMTF in the drive while it learns. SMTF's base policies, and SPTF, which knows the drive, are
 //! printed beside it.
 //!
 //! `cargo run --release -p freeblock-mimic --example online [REQUESTS]`

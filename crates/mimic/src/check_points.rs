@@ -79,7 +79,8 @@ impl CheckPoints {
     /// each time with other check points. If a range of many teeth passes by chance once in ten times, it passes twice
     /// once in a hundred.
     ///
-    /// On-line the number of times makes no difference, because check points are the distances that happen to be known.
+    /// For the on-line learner `times` makes no difference, because its check points are the distances that happen to
+    /// be known.
     #[must_use]
     pub const fn confirmed(self, times: u32) -> Self {
         Self { times: if times == 0 { 1 } else { times }, ..self }

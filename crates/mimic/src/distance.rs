@@ -92,7 +92,7 @@ impl fmt::Display for Pair {
     }
 }
 
-/// Returns the pair and the distance of a request of type `op` after `last` that begins at `first`.
+/// Returns the pair and the distance of a request of type `op` that begins at `first` and follows the request `last`.
 #[inline]
 pub(crate) fn key(last: Last, op: Op, first: Lbn) -> (Pair, Distance) {
     (Pair::new(last.op, op), Distance::between(last.lbn, first))

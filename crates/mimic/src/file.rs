@@ -183,9 +183,9 @@ pub(crate) struct PutTable {
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Head,
-    /// The differences of distances, from this place on, or from the first; with the distance before that place.
+    /// The differences of distances, from this place of the curve on, with the distance before it; `None` for all.
     Ways(Option<(Place, i64)>),
-    /// The times, from this place on, or from the first.
+    /// The times, from this place of the curve on; `None` for all.
     Times(Option<Place>),
 }
 

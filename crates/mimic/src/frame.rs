@@ -39,7 +39,7 @@ pub(crate) enum Broken {
 }
 
 /// Writes bytes in a frame. The caller may take them a part at a time, so that they need not all be in memory at
-/// once; the contents of the head then come last.
+/// once; the contents of the file's head then come last.
 #[derive(Debug)]
 pub(crate) struct Writer {
     head: [u8; HEAD_BYTES],
@@ -124,7 +124,8 @@ impl Writer {
         self.out.extend_from_slice(name.as_bytes());
     }
 
-    /// Writes the difference between two consecutive distances and a mark, in groups of seven bits (LEB128).
+    /// Writes the difference between two consecutive distances and a mark of one bit, in groups of seven bits
+    /// (LEB128).
     pub fn way(&mut self, way: u64, mark: bool) {
         let mut way = u128::from(way) << 1 | u128::from(mark);
         while way >= 1 << 7 {
@@ -272,7 +273,7 @@ impl<'a> Reader<'a> {
 
     /// Returns the next `len` bytes, if they are in the window.
     fn window(&self, len: usize) -> Option<&[u8]> {
-        // A reader of a part of the body copies a window that extends past the end of that part.
+        // The window of a reader of a part of the body is a copy, which may extend past the end of that part.
         self.at.checked_add(len as u64).filter(|end| *end <= self.end)?;
         let from = usize::try_from(self.at.checked_sub(self.begin)?).ok()?;
         self.window.get(from..from.checked_add(len)?)

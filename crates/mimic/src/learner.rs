@@ -153,10 +153,10 @@ pub struct LearnerStats {
     pub after_pause: u64,
     /// The number of times that another drive was detected.
     pub changes: u32,
-    /// The number of distances known by their own samples; of cells of several distances, if memory does not suffice
-    /// for a cell each.
+    /// The number of cells known by their own samples. Each is for one distance, or for several if memory does not
+    /// suffice for a cell each.
     pub known: u64,
-    /// The mean error of the latest predictions; zero unless another drive is to be detected.
+    /// The mean error of the latest predictions; zero if another drive is not to be detected.
     pub mean_error: Duration,
     /// The memory in use ([`Learner::memory`]).
     pub memory: Bytes,

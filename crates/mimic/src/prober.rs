@@ -48,7 +48,7 @@ pub struct ProbeReport {
     pub accesses: u64,
     /// The number of distances probed, each with its samples.
     pub probed: u64,
-    /// The number of distances of all pairs between the outermost ones, in steps of the unit.
+    /// The number of distances between the outermost ones, in steps of the unit, for all pairs together.
     pub distances: u64,
     /// The number of distances that are interpolated on lines confirmed by check points.
     pub confirmed: u64,
@@ -100,7 +100,7 @@ impl ProbeReport {
 pub struct Prober {
     plan: ProbePlan,
     random: Stream,
-    /// The number of blocks of one unit.
+    /// The number of blocks of the drive, each of one unit.
     blocks: i64,
     /// The outermost distances, and others, which must be sampled before any range can be examined.
     ends: VecDeque<(usize, i64)>,
@@ -311,8 +311,8 @@ impl Prober {
         self.report.unconfirmed += left.map(|r| r.inside().unsigned_abs()).sum::<u64>();
         let report = self.report();
         self.points.sort_unstable_by_key(|p| (p.curve(), p.step));
-        // A line over such a range may be wrong by half a revolution; without a line a scheduler falls back to its
-        // base policy, which is better.
+        // A line over a range that is not confirmed may be wrong by half a revolution; without a line a scheduler
+        // falls back to its base policy, which is better.
         let left = self.ranges.iter().chain(self.current.iter().map(|look| &look.range));
         for range in left.filter(|range| range.inside() > 0) {
             let end = (range.curve as usize, range.left.step);
@@ -342,8 +342,8 @@ impl Prober {
         (Table::from_parts(self.plan.metric, self.plan.seed, curves, answers), report)
     }
 
-    /// Returns a random block at which a sample of this distance may begin: neither of the two blocks is known as
-    /// unreadable. Returns `None` if none was found.
+    /// Returns a random block at which a sample of this distance may begin: neither this block nor the one at the
+    /// distance from it is known as unreadable. Returns `None` if no such block was found.
     fn place(&mut self, step: i64) -> Option<i64> {
         let low = (-(step + 1)).max(0);
         let high = (self.blocks - (step + 1)).min(self.blocks);
@@ -375,7 +375,7 @@ impl Prober {
         if *too_long && *left_out == 0 {
             return Some((range.curve as usize, range.left.step + (range.right.step - range.left.step) / 2));
         }
-        // The next check point is drawn uniformly from the distances that are not check points yet.
+        // The next check point is drawn uniformly from the range's distances that are not check points yet.
         let free = range.inside() - checks.len() as i64;
         let count = NonZeroU64::new(free.unsigned_abs()).unwrap_or(NonZeroU64::MIN);
         let mut step = range.left.step + 1 + self.random.below(count) as i64;

@@ -24,7 +24,7 @@ const UNUSED_ENTRY: u32 = u32::MAX;
 /// A key below all distances; keys are odd, so no other key is as low.
 const BEFORE_ALL: u32 = 0;
 
-/// The entry of a head for an unused line. No first difference has this value.
+/// The entry of a block's head for an unused line. No difference at which a line begins has this value.
 const NO_LINE: u16 = u16::MAX;
 
 /// The value of unused entries of a group of the tree. No distance in the tree has this value.
@@ -45,9 +45,9 @@ pub(crate) struct CurvePoint {
 /// may lead to a wrong block, which the search detects and corrects.
 ///
 /// Tree and heads are a twenty-fourth of the memory, and stored apart from the lines. For a table of 64 MB the tree
-/// takes a sixth of a megabyte, which stays in a core's own cache, and the heads take two and a half megabytes, which
-/// stay in a cache that cores share. So a search waits for one line, which has the distance, its time and mostly the
-/// next distance.
+/// takes a sixth of a megabyte, which stays in the own cache of a processor core, and the heads take two and a half
+/// megabytes, which stay in a cache that these cores share. So a search waits for one line, which has the distance, its
+/// time and mostly the next distance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Knots {
     heads: Vec<Head>,
@@ -68,7 +68,7 @@ struct Head {
     base: i64,
     /// The index of the block's first line.
     first_line: u32,
-    /// The number of bits by which the first differences are cut.
+    /// The number of bits by which the differences in `firsts` are cut.
     shift: u16,
     /// The differences at which all lines except the first begin, cut to sixteen bits; [`NO_LINE`] after the last. A
     /// cut difference may lead to a line too far, which the search detects in that line. This is rare: it happens only
@@ -259,8 +259,8 @@ impl Knots {
         self.lines.get(line).map_or(0, |line| read(line).ways[0])
     }
 
-    /// Returns the block, the line and the key that is compared with the line's differences; the tree has led to
-    /// `block`, which begins at `base`.
+    /// Returns the block and the line in which to search for `distance`, and the key to compare with the line's
+    /// differences; the tree has led to `block`, which begins at `base`.
     #[inline]
     fn in_head(&self, (mut block, mut base): (usize, i64), distance: i64) -> (usize, usize, u32) {
         if base > distance {

@@ -68,7 +68,7 @@ impl Table {
         self.curve(pair)?.at(distance.sectors(), self.0.metric, lot).map(Duration::from_nanos)
     }
 
-    /// Returns the summary of the times at a distance.
+    /// Returns the metric by which the times at a distance are summarised.
     pub fn metric(&self) -> Metric {
         self.0.metric
     }
@@ -130,7 +130,7 @@ impl Table {
         let curves = [of(Op::Read), of(Op::Write)];
         for (k, curve) in curves.iter().enumerate().filter(|(k, curve)| *k == 0 || **curve != curves[0]) {
             let Some(found) = self.0.curves.get(usize::from(*curve)) else { continue };
-            // If one curve answers for both types, all requests are looked up in it at once.
+            // If one curve answers for reads and writes, all requests are looked up in it at once.
             let both = curves[1 - k] == *curve;
             let mut mine = [0; BATCH_REQUESTS];
             let mut count = 0;
@@ -324,7 +324,7 @@ impl Curve {
     }
 }
 
-/// The sectors beyond its outermost distances up to which a curve has their times: longer requests are rare.
+/// The number of sectors beyond a curve's outermost distances up to which their times hold: longer requests are rare.
 const REQUEST_SECTORS: u64 = 2_048;
 
 /// Returns the time at `x` on the straight line between two points around it. Times are below 2^32.

@@ -8,7 +8,7 @@ use units::{Duration, Op};
 /// The most segments that are counted: 512 MB in segments of 64 KiB.
 const SEGMENTS_MAX: u64 = 8_192;
 
-/// Buffers of up to this many segments are measured by reading one place again after reads of a varied number of
+/// Buffers of up to this many segments are counted by reading one sector again after reads of a varied number of
 /// others; for more segments that takes too long.
 const REREAD_SEGMENTS_MAX: u64 = 32;
 
@@ -19,7 +19,7 @@ const RANDOM_READS_MAX: u64 = 512;
 const PASSES_MAX: usize = 4;
 /// The confidence in a count that ends counting.
 const COUNT_CONFIDENCE_MIN: f64 = 0.99;
-/// The share of the probe's time after which no further count begins.
+/// The share of the probe's time limit after which no further count begins.
 const TIME_SHARE_MAX: f64 = 0.12;
 
 /// The number of sectors of the long cache hits that time the bus.
@@ -72,7 +72,7 @@ pub(crate) struct Buffer {
     pub(crate) tells_bus: bool,
     /// The number of segments; 0 without a cache.
     pub(crate) segments: Measured<u64>,
-    /// Whether the variation of hits is so large that a read from the medium may be as quick.
+    /// Whether the responses of hits vary so much that a read from the medium may be as quick.
     pub(crate) vary: bool,
 }
 
@@ -289,7 +289,7 @@ fn few_places(
             }
             let again = if found.keeps { place } else { place + 1 };
             if meter.disturbed() != before && meter.is_within(TIME_SHARE_MAX) {
-                // Other hosts' commands have evicted places as well.
+                // Other hosts' commands have evicted places as well, so this trial is repeated.
                 continue;
             }
             let reading = meter.read(again, 1)?;
@@ -435,7 +435,7 @@ struct EvictionCheck {
 /// the least recently used segment. The share `quick` of reads from the medium is as quick as a hit. The list goes
 /// beyond `SEGMENTS_MAX`, because there may be more segments than are counted.
 fn log_likelihoods(seen: &[EvictionCheck], quick: f64) -> Vec<f64> {
-    // The gain of each number over the number before.
+    // The log-likelihood of each number of segments less that of the number before it.
     let mut gains: Vec<f64> = vec![0.0; 2 * SEGMENTS_MAX as usize + 1];
     for look in seen {
         let of = |share: f64| if look.gone { share.ln() } else { (1.0 - share).ln() };

@@ -287,7 +287,8 @@ pub(crate) fn writes(
             let reading = meter.execute(meter.now(), Op::Write, lbn, sectors)?;
             predictor.write(reading.submitted, LbnRange::new(Lbn::new(lbn), Sectors::new(sectors)));
             if reading.failed {
-                // The next read finds the arm again, and is not part of the result.
+                // After a failed write the arm may be anywhere: the next read finds it again, and is not part of the
+                // result.
                 predictor.failed(reading.completed);
                 let anywhere = meter.draw.below(capacity - SECTORS.min(capacity) + 1);
                 predicted(meter, predictor, anywhere, SECTORS.min(capacity))?;
@@ -368,15 +369,15 @@ fn how_far(
 }
 
 /// Pairs of the number of predicted reads and the number of all reads: `there` in an unsure region, `behind` of reads
-/// outside all unsure regions directly after a read in this one.
+/// outside all unsure regions directly after a read in this region.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     there: (u64, u64),
     behind: (u64, u64),
 }
 
-/// Reads LBNs again that seemed to be away from their predicted angle; returns the share that is. Returns `None`
-/// without such LBNs.
+/// Reads the LBNs again that the map has away from their zone's angles; returns the share of reads that confirms that.
+/// Returns `None` without such LBNs.
 pub(crate) fn moved_alone(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Confidence>, ProbeError> {
     let odd: Vec<u64> = map.zones.iter().flat_map(|zone| &zone.odd).copied().collect();
     if odd.is_empty() {

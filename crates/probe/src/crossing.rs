@@ -29,8 +29,8 @@ pub(crate) struct Crossing {
 }
 
 impl Crossing {
-    /// Returns the head switch time that makes a profile repeat the finding, ms; `ms` is the time measured between
-    /// commands.
+    /// Returns the head switch time, ms, with which a profile predicts whether reads lose a revolution as found; `ms`
+    /// is the time measured between commands.
     pub(crate) fn repeated_by(&self, ms: f64) -> f64 {
         let gap = self.gap_ns / 1e6;
         if self.lost.value {
@@ -93,9 +93,9 @@ pub(crate) fn find(
 
 /// Decides whether reads over a head switch lose a revolution, if `quick` of `seen` reads were quick.
 ///
-/// Without a loss at least half of the reads are quick, whatever they waited for. With a loss a read is quick only for
-/// another reason, as when the sectors of the first track were in the buffer; one more such case than seen is assumed
-/// (Laplace's rule).
+/// Without a loss at least half of the reads are quick, although each waits for its first sector. With a loss a read
+/// is quick only for another reason, as when the sectors of the first track were in the buffer; one more such case
+/// than seen is assumed (Laplace's rule).
 fn loses_revolution(quick: usize, seen: usize) -> Measured<bool> {
     let (without, with) = (ON_TIME_REVOLUTIONS_MAX - SHORT_MOVE_REVOLUTIONS_MAX, 1.0 / (seen + 2) as f64);
     let (k, rest) = (quick as f64, (seen - quick) as f64);

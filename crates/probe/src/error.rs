@@ -26,7 +26,7 @@ pub enum StateError {
         "the state is of another probe: {problem}; give the drive and the options that it was begun with"
     )]
     Other {
-        /// The difference between the two probes.
+        /// The disagreement of the saved state with this drive, these options, or the commands of this probe.
         problem: String,
     },
 }
@@ -75,7 +75,7 @@ pub enum ProbeError {
         stage: &'static str,
         /// The observation.
         problem: String,
-        /// A possible correction.
+        /// A possible remedy.
         mend: String,
     },
 }

@@ -127,7 +127,7 @@ impl Evidence {
         // Several slips may be on one measured track; each of them counts as a track.
         let looked_at = map.measured.max(breaks);
         let slips: usize = map.zones.iter().map(|zone| zone.shifts.len()).sum();
-        // If angles give a sector only to a part of a track, slips near a zone's end look like the end.
+        // If angles give a sector's position only to a part of a track, slips near a zone's end look like that end.
         let ends = if exact { 0 } else { map.ends_inside_of_tracks() };
         Self { looked_at, agree: looked_at - breaks, doubtful: slips as u64 + ends }
     }
@@ -229,7 +229,7 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
         (spread.join(", "), seeks.spread.sure, note)
     };
     report.add("spread of seeks", value, sure, note);
-    // The command's overhead may be any part of this time.
+    // Unless two commands at a time showed it, the command's overhead may be anything from zero to this sum.
     let parting =
         sure::of_bounds(seeks.overhead_may_be_more_ms() + seeks.overhead_ms, sure::EQUAL_TIMES_MS_MAX);
     let overhead_sure = seeks.overhead_sure.unwrap_or(parting);
@@ -250,7 +250,8 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
     } else if seeks.head_switch_shows {
         (seeks.head_switch_sure.unwrap_or(overhead_sure), "")
     } else {
-        // The head switch may take from zero to this bound, which includes the overhead if that was not separated.
+        // The time of a head switch may be from zero to this bound, which includes the overhead if that was not
+        // separated.
         let bound = seeks.head_switch_ms + if seeks.parted { 0.0 } else { seeks.overhead_ms };
         (sure::of_bounds(bound, sure::EQUAL_TIMES_MS_MAX), "hidden by the shortest seek: an upper bound")
     };

@@ -31,7 +31,7 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
         return Ok(unknown());
     };
     let unit = common_unit(map, 1);
-    // If the upper unit repeats the lower one more often than a drive has heads, it is not a band.
+    // If the upper unit of tracks has more lower units than a drive has heads, it is not a band.
     let upper = common_unit(map, 2).filter(|top| unit.is_some_and(|r| top / r <= HEADS_MAX));
     let steps = steps::of(zone, unit);
     let (mut moves, apart) = steps::measure(meter, zone, &steps, buffer)?;
@@ -70,8 +70,8 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map, buffer: &Buffer) -> Result<
         // The smallest of several misfits is slightly too small by chance.
         sure = sure.map(|gap| (gap / 2.0).min(moves.without_trend(shape, zone)));
         if shape.kind.band().is_some() {
-            // The rivals are bands of the same width on other heads: with few moves, larger groups fit too well by
-            // chance.
+            // The rivals are bands of the same width on another number of heads: with few moves, larger groups fit too
+            // well by chance.
             let as_wide: Vec<Candidate> =
                 shapes.iter().copied().filter(|s| s.shape.kind == shape.kind).collect();
             let against = moves.against(shape, &as_wide, zone);
@@ -144,8 +144,8 @@ fn candidates(map: &Map, unit: Option<u64>, upper: Option<u64>) -> Vec<Candidate
     shapes
 }
 
-/// Returns the misfit of the best rival less that of `shape`: first among shapes with other heads or bands, then among
-/// all others.
+/// Returns the misfit of the best rival less that of `shape`: first among shapes with another number of heads or other
+/// bands, then among all other shapes.
 fn sure_of(shape: Shape, misfit: f64, scores: &[Candidate]) -> [f64; 2] {
     let gap = |same: &dyn Fn(&Shape) -> bool| {
         let rivals = scores.iter().filter(|s| !same(&s.shape));

@@ -21,7 +21,8 @@ use units::{Bytes, Lbn, Sectors};
 pub(crate) fn assemble(map: &Map, shape: Shape, bus_revolutions: f64, loose: f64) -> (u32, LayoutSpec) {
     let map = &aligned(map, shape);
     let mut plain = vec![false; map.zones.len()];
-    // Zones that the format can express stay whole; the others may be parts that can be joined.
+    // A zone that the format can express stays as it is; any other may be a part of a zone of the drive that can be
+    // joined.
     let alone: Vec<bool> = map.zones.iter().map(|zone| is_alone(zone, shape, bus_revolutions)).collect();
     let is_wanted = |i: usize| alone.get(i).is_some_and(|alone| !alone);
     let wholes = Joiner { map, shape, bus_revolutions, loose }.run(&is_wanted);
@@ -164,7 +165,8 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     let spared = zone.region.map(|r| (r.lbns + r.spares) / zone.sectors);
     let expressible = |unit: u64, advance: f64| {
         orders.contains(&unit) || {
-            // The format has spares of several cylinders only if these rotate like the cylinders one by one.
+            // The format has spares at the end of several cylinders only if their common rotation is the sum of single
+            // ones.
             let base = zone.levels.iter().rfind(|l| l.unit < unit && orders.contains(&l.unit));
             shape.kind.band().is_none()
                 && zone.region.is_some_and(|r| r.spares > 0)
@@ -177,7 +179,7 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     if let (true, Kind::Cylinder | Kind::Serpentine, Some(region), Some(tracks)) =
         (plain, shape.kind, zone.region, spared)
     {
-        // Whole cylinders of whole regions stay together; the rest behind them is cut.
+        // The tracks up to the last one with which a region and a cylinder end together stay one zone; the rest is cut.
         let unit = least_multiple(tracks.max(1), shape.heads.max(1));
         let whole = zone.lbns() / region.lbns * tracks / unit * unit;
         let end = zone.first + whole / tracks.max(1) * region.lbns;
@@ -227,7 +229,7 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     parts
 }
 
-/// Returns each slot of some tracks of a zone as a zone of its own.
+/// Returns these tracks of a zone cut into the slots of its cycle, each as a zone of its own.
 fn slots(zone: &Zone, tracks: Range<u64>) -> Vec<Zone> {
     let width = zone.cycle.as_ref().map_or(1, Cycle::width);
     let one = |track: u64| {
@@ -247,7 +249,7 @@ fn slots(zone: &Zone, tracks: Range<u64>) -> Vec<Zone> {
     tracks.step_by(width as usize).map(one).collect()
 }
 
-/// The most tracks after which regions and cylinders end together; if there are more, the zone is not cut there.
+/// The most tracks after which a region and a cylinder end together; if there are more, the zone is not cut there.
 const UNIT_TRACKS_MAX: u64 = 4_096;
 
 /// The most parts of a zone; a zone with more parts is not cut.

@@ -25,7 +25,7 @@ pub struct Progress<'a> {
     pub stage: &'static str,
     /// The estimated share of the probe that is done, 0 to 1.
     pub share: f64,
-    /// The drive's time so far.
+    /// The drive time that the probe has taken so far.
     pub drive_time: Duration,
     /// All measurements so far. A probe can be resumed from a saved copy.
     pub journal: &'a Journal,
@@ -60,13 +60,13 @@ const TIME_GROWTH_EXPONENT: f64 = 0.408;
 /// The drive time that a probe of the largest drive may take, s.
 const PROBE_TIME_S_MAX: f64 = 3_600.0;
 
-/// The most further attempts; each adds the time of the first one.
+/// The most further attempts that count; each adds the allowed time of the first one.
 const FURTHER_ATTEMPTS_MAX: u64 = 24;
 
 /// The share of the allowed drive time at which the measurements before the check end at the latest.
 const MAPPING_TIME_SHARE_MAX: f64 = 0.88;
-/// The limits of the measurements before the check are written as if these ended at this share of the allowed drive
-/// time.
+/// The time limits of the measurements before the check are stated as if the last one ended at this share of the
+/// allowed drive time, and are scaled to when it must end.
 const LIMITS_TIME_SHARE: f64 = 0.92;
 
 /// The share of the allowed drive time at which the check's further reads end.
@@ -116,7 +116,7 @@ pub(crate) struct Meter<'a> {
     pub(crate) far_ns: f64,
     /// The number of reads of the check, for which time is reserved at the end.
     reads_to_check: u64,
-    /// The standard deviation of one angle, in revolutions: of a reading, and of the estimated phase.
+    /// The standard deviation of one angle, in revolutions: that of a reading and of the estimated phase together.
     pub(crate) spread: f64,
     /// The standard deviation of a reading alone, in revolutions, if the spindle is followed.
     reading_spread: f64,
@@ -126,13 +126,13 @@ pub(crate) struct Meter<'a> {
     pub(crate) segments: u64,
     /// The number of sectors after a read that are in the buffer, at least.
     pub(crate) ahead: u64,
-    /// The zone in which an eviction costs little time.
+    /// Tracks whose angles are known: reads on them evict other sectors from the buffer in little time.
     elsewhere: Option<Elsewhere>,
     /// Whether the buffer holds the sectors just before a read.
     pub(crate) keeps_before: bool,
     /// The sector that [`Meter::fresh_sector`] returned last.
     lowered: u64,
-    /// The last LBN that was read in the zone `elsewhere`.
+    /// The last LBN that was read on the tracks of `elsewhere`.
     swept: u64,
     /// The angles of sectors that were read together with an evicted one.
     above: Vec<SectorAngle>,
@@ -579,7 +579,8 @@ impl<'a> Meter<'a> {
         let margin = 2 * self.ahead.max(256);
         let known = self.elsewhere.as_ref()?;
         if self.leaving_is_dear() {
-            // So many reads take longer than two long seeks, and between them the arm hardly moves.
+            // Reads for all segments take longer than two long seeks, and from one of these reads to the next the arm
+            // hardly moves.
             let (step, room) = self.sweep(&known.zone);
             let high = lbn.saturating_add(room).min(known.end);
             let low = high.saturating_sub(2 * room).max(known.zone.first);

@@ -17,7 +17,7 @@ pub(crate) struct Moves {
     pub(crate) times: Vec<StepTime>,
     /// The variance of one time, us squared.
     pub(crate) variance: f64,
-    /// Whether completions and the spindle vary as well.
+    /// Whether repeated readings of one sector vary.
     pub(crate) noisy: bool,
 }
 
@@ -72,8 +72,8 @@ impl Moves {
     }
 
     /// Tests whether another shape explains the first quarter, half or three quarters of the moves better: a track
-    /// without LBNs, or a narrower band, displaces all tracks behind it. Returns the largest such difference, which is
-    /// negative, or `f64::MAX` if all are small.
+    /// without LBNs, or a narrower band, displaces all tracks behind it. Returns the best such shape's misfit less that
+    /// of `shape`, which is negative, or `f64::MAX` if no shape is much better.
     pub(crate) fn against(&self, shape: Shape, shapes: &[Candidate], zone: &Zone) -> f64 {
         let of = |quarters: usize| {
             let times = self.times.get(..self.times.len() * quarters / 4).unwrap_or_default().to_vec();
@@ -87,8 +87,8 @@ impl Moves {
     }
 
     /// Returns a shape's misfit: the unexplained differences, and the number of parameters (Schwarz's criterion, 1978).
-    /// A shape puts moves of one distance, to the same or to another head, into one group. A parameter is each group,
-    /// and each time that is shorter than that of a shorter move.
+    /// A shape puts moves of one distance, to the same or to another head, into one group. Each group is a parameter,
+    /// and so is each time that is shorter than that of a shorter move.
     pub(crate) fn misfit(&self, shape: Shape, origin: u64, errors: Errors) -> f64 {
         let points = self.points(shape, origin);
         if self.noisy {
@@ -150,9 +150,9 @@ impl Moves {
             } else if cylinders == 0 {
                 switch = Some(middle);
             }
-            // No move is shorter because of its head switch.
+            // A head switch makes no move shorter, so a shorter time is a parameter.
             dents += f64::from(u8::from(same.is_some_and(|same| middle < same - apart)));
-            // Longer moves mostly take longer.
+            // Longer moves mostly take longer, so a shorter time is a parameter.
             if !(to_other && cylinders <= 1) {
                 dents += f64::from(u8::from(last.is_some_and(|l| l.0 == to_other && middle < l.1 - apart)));
                 last = Some((to_other, middle));
@@ -196,8 +196,9 @@ impl Moves {
         })
     }
 
-    /// Returns the evidence that the tracks of a cylinder are equally far, against times that rise from track to track:
-    /// negative only if times rise by more than two standard deviations. Moves that show a head switch are left out.
+    /// Returns the evidence that the tracks of a cylinder are equally far from the start of the moves, against times
+    /// that rise from track to track: negative only if times rise by more than two standard deviations. Moves that show
+    /// a head switch are left out.
     pub(crate) fn without_trend(&self, shape: Shape, zone: &Zone) -> f64 {
         let origin = shape.origin(zone);
         let start = shape.position(origin);
@@ -243,7 +244,7 @@ impl Moves {
                 let Some(&MoveTime { to_other, cylinders, .. }) = group.first() else { continue };
                 let mean = all.0 / all.1;
                 if to_other {
-                    // No move is shorter because of its head switch.
+                    // A head switch makes no move shorter, so a shorter time is a parameter.
                     let same = same_head.binary_search_by_key(&cylinders, |s| s.0).ok();
                     let same = same.and_then(|i| same_head.get(i));
                     dents += f64::from(u8::from(same.is_some_and(|same| mean < same.1 - far)));

@@ -68,7 +68,7 @@ pub(crate) fn shortest<T: Target>(
         }
     }
     if widened == 0 && low > 0.0 && trial(meter, low, bus_ns, leg)? == Some(true) {
-        // The whole range was too high.
+        // Even the shortest time of the range was long enough.
         high = low;
         low = 0.0;
     }
@@ -91,7 +91,7 @@ const EQUAL_SEARCHES_NS_MAX: f64 = 25_000.0;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SearchedTime {
     pub(crate) ns: f64,
-    /// The mean distance of the searches' results from the time, ns.
+    /// The mean distance of the searches' results from `ns`, ns.
     pub(crate) apart_ns: f64,
 }
 

@@ -124,7 +124,8 @@ fn parted(meter: &mut Meter<'_>, layout: &Layout, seeks: &mut Seeks) -> Result<(
     Ok(())
 }
 
-/// Returns the shortest time of such a move, ns, as the median of several searches; `most` is a rough upper bound.
+/// Returns the shortest time of a move of this kind, ns, as the median of several searches; `most` is a rough upper
+/// bound.
 pub(crate) fn shortest(
     meter: &mut Meter<'_>,
     layout: &Layout,
@@ -135,7 +136,7 @@ pub(crate) fn shortest(
     Ok((!found.is_empty()).then(|| median(&mut found)))
 }
 
-/// Returns the results of several searches for the shortest time of such a move, ns, in ascending order.
+/// Returns the results of several searches for the shortest time of a move of this kind, ns, in ascending order.
 fn searches(meter: &mut Meter<'_>, layout: &Layout, moved: Move, most: f64) -> Result<Vec<f64>, ProbeError> {
     let mut found: Vec<f64> = Vec::new();
     for _ in 0..SEARCHES {
@@ -208,7 +209,7 @@ fn trial(
             continue;
         }
         let [one, two] = meter.execute_two([(Op::Read, first.get()), (moved.op, second)])?;
-        // One of the two was a cache hit, or the drive executed them in reverse order.
+        // One of the two commands was a cache hit, or the drive executed them in reverse order.
         if meter.is_hit(&one) || two.response_ns() < 0.5 * takes * revolution {
             continue;
         }

@@ -28,7 +28,7 @@ pub struct Predictor {
     lost: u32,
     /// The instant at which the platter's angle was last updated.
     seen: Instant,
-    /// Whether the command is a write acknowledged from the buffer, which does not show the platter's angle.
+    /// Whether the current command is a write acknowledged from the buffer, which does not show the platter's angle.
     in_buffer: bool,
     /// The predicted completion of the current command.
     expected: Option<Instant>,

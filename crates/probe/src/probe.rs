@@ -187,7 +187,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<ProbedProfil
     let zero_latency = report.kept("zero-latency reads", zero_latency)?.flatten();
     let mut inside = SeekMeter { meter, layout: &placed, buffer: &buffer, zones: spans(&spec) };
     let mut points = Vec::new();
-    // If the places of zones were measured, there are no unknown cylinders between them.
+    // If moves have shown the first cylinder of each zone, no cylinders between zones are unknown.
     let known = match surfaces {
         Some(_) => None,
         None => report.kept("seeks inside of zones", inside.inside())?.flatten(),
@@ -226,13 +226,14 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<ProbedProfil
     if let Some(missed_ms) = written.as_ref().and_then(|w| w.settle.as_ref()).map(|s| s.missed_overhead_ms) {
         seeks.part_at(rounded(seeks.overhead_ms + missed_ms));
     }
-    // The profile must repeat the finding about reads over a head switch, so the switch is made longer or shorter than
-    // the gap between the tracks.
+    // The profile must predict what was found about reads over a head switch, so the switch is made longer or shorter
+    // than the gap between the tracks.
     if let Some(crossing) = crossing {
         let measured = seeks.head_switch_ms;
         seeks.head_switch_ms = crossing.repeated_by(measured);
         if (seeks.head_switch_ms - measured).abs() > sure::EQUAL_TIMES_MS_MAX {
-            // One of the two measurements is wrong, so the value is reported as a bound.
+            // The reads and the moves disagree on the head switch: one of the two is wrong, so it is reported as a
+            // bound.
             seeks.head_switch_moved = true;
         }
     }
@@ -362,7 +363,7 @@ fn profile(
         Some(w) if w.write_back.value => ms((w.acknowledged_ns - buffer.bus_sector_ns).max(0.0)),
         _ => hit,
     };
-    // If the sum is negative, the rest belongs to the seeks.
+    // No overhead is negative: if the sum is, the part below zero belongs to the seeks.
     let later =
         |first: f64, more: Option<f64>| (((first + more.unwrap_or(0.0)).max(0.0)) * 1e5).round() / 1e5;
     // A drive that evicts all data that it has transferred has no read cache, but still has a buffer for writes.

@@ -30,9 +30,9 @@ pub struct Confidence {
     pub reads: u64,
     /// The share of these reads within 50 us of their prediction.
     pub within_50us: f64,
-    /// The lower limit of the share of all such reads.
+    /// The lower limit of the share of all random reads in the region, with 95% confidence.
     pub low: f64,
-    /// The upper limit of the share of all such reads.
+    /// The upper limit of the share of all random reads in the region, with 95% confidence.
     pub high: f64,
 }
 
@@ -139,7 +139,7 @@ pub struct Unreadable {
 pub struct GivenUp {
     /// The name of the measurement.
     pub what: String,
-    /// The reason why the measurement ended, and a correction.
+    /// The reason why the measurement ended, and a possible remedy.
     pub why: String,
 }
 
@@ -231,7 +231,7 @@ impl Report {
     ///
     /// # Errors
     /// The device is gone, the probe was interrupted, or the state is of another drive: such errors are not the drive's
-    /// answers. If the drive may not spin, any error is returned: memory timed by a busy machine's clock may show a
+    /// answers. If the drive may not spin, any error is returned: a RAM disk timed by a busy machine's clock may show a
     /// revolution time by chance, and must get no profile.
     pub(crate) fn kept<T>(
         &mut self,

@@ -19,7 +19,7 @@ pub(crate) struct SeekPoint {
     /// The time of the move: in ns with the command overhead while the curve is measured; in ms without the overhead in
     /// the findings.
     pub(crate) time: f64,
-    /// The mean distance of the searches from the time, in the same unit as the time.
+    /// The mean distance of the searches' results from `time`, in the same unit.
     pub(crate) spread: f64,
 }
 
@@ -126,7 +126,7 @@ const SEARCHES: usize = 5;
 
 /// If a point is farther than this from the line through its neighbours, ns, more points are measured beside it.
 const SMOOTH_DISTANCE_NS_MAX: f64 = 90_000.0;
-/// The most such further points, because varying readings can make every point stand apart.
+/// The most points that are added beside others, because varying readings can put every point off the line.
 const REFINED_POINTS_MAX: usize = 90;
 
 /// The longest distance, in cylinders, that is searched for the shortest seek.
@@ -270,8 +270,8 @@ impl SeekMeter<'_, '_> {
         };
         let hit = (self.buffer.hit_ns - self.buffer.bus_sector_ns).max(0.0);
         let overhead = match switch {
-            // A drive is not ready before the time of its shortest seek. If that hides the head switch, the shortest
-            // seek takes longer only by the command's overhead.
+            // A drive is not ready before the time of its shortest seek. If that time hides the head switch, the
+            // measured shortest seek is longer than the switch only by the command's overhead.
             Some(switch) if shortest < f64::MAX && shortest > switch => switch.min(shortest - switch),
             _ if shortest < f64::MAX => hit.min(shortest / 2.0),
             _ => hit,
@@ -415,7 +415,7 @@ fn leg<'l>(
     other_head: bool,
 ) -> Result<Option<InLayout<'l>>, ProbeError> {
     let bus = bus_ns / meter.revolution();
-    // There may be cylinders without LBNs between zones, so only distances inside of one are certain.
+    // There may be cylinders without LBNs between zones, so only distances inside of one zone are certain.
     let wide: Vec<(u32, u32)> = zones.iter().copied().filter(|z| z.1 - z.0 >= distance).collect();
     for _ in 0..8 {
         if let Some(index) = target(meter, layout, &wide, distance, other_head) {
@@ -423,14 +423,15 @@ fn leg<'l>(
             let within = LbnRange::new(Lbn::ZERO, Sectors::new(meter.capacity()));
             return Ok(Some(InLayout { layout, index, end_revolutions: sector + bus, within, op: Op::Read }));
         }
-        // No such move starts from the arm's present position.
+        // No move over `distance` cylinders starts from the arm's present position.
         let away = away(meter, layout, &wide, distance);
         meter.read(away, 1)?;
     }
     Ok(None)
 }
 
-/// Returns an LBN from which such a move stays inside of a zone; any LBN if no zone is wide enough.
+/// Returns an LBN from which a move over `distance` cylinders stays inside of a zone; any LBN if no zone is wide
+/// enough.
 fn away(meter: &mut Meter<'_>, layout: &Layout, wide: &[(u32, u32)], distance: u32) -> u64 {
     let capacity = meter.capacity();
     let any = meter.draw.below(capacity);

@@ -87,7 +87,7 @@ impl Shape {
         };
         let starts = (0..cycle.slots.len() as u64).map(|slot| slot * width);
         let all: Vec<(u64, f64)> = starts.filter_map(|start| Some((start, apart(start)?))).collect();
-        // Densities are whole sectors, so a sector's difference is allowed.
+        // Densities are whole sectors, so a start that is worse than the best by up to a sector counts as equal.
         let least = all.iter().map(|start| start.1).fold(f64::MAX, f64::min) + 1.0 / zone.sectors as f64;
         all.iter().find(|start| start.1 <= least).map(|start| start.0)
     }

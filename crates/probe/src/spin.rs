@@ -59,7 +59,7 @@ pub(crate) fn find(meter: &mut Meter<'_>) -> Result<Spin, ProbeError> {
         }
         sectors *= 4;
         if meter.is_slow() {
-            // More sectors need not be spread over all of the drive.
+            // Additional sectors need not be spread over all of the drive.
             reach = meter.near_by();
         }
     }

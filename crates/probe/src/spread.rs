@@ -1,4 +1,4 @@
-//! The variation of moves, from the share of sectors that are caught by the time left for a move.
+//! The variation of moves, found by how the share of caught sectors depends on the time left for a move.
 //!
 //! If all moves took the same time, the head would catch every sector that passes later and none that passes earlier.
 //! If moves vary, the share of caught sectors rises with the time left, like the distribution function of the times. A

@@ -41,13 +41,14 @@ const MOVE_REVOLUTIONS_MAX: f64 = 3.0;
 const PLACING_CYLINDERS_MIN: u32 = 16;
 const PLACING_MOVES_MAX: usize = 8;
 
-/// The tolerance of a zone's place, in standard deviations of a time.
+/// The tolerance of a zone's first cylinder, in standard deviations of a time.
 const PLACE_DEVIATIONS: f64 = 3.0;
 
-/// The error of a place that is extrapolated, as a share of the distance.
+/// The error of a cylinder estimated by the time of a move from LBN 0, as a share of its distance from the nearest
+/// cylinder with such a time.
 const EXTRAPOLATED_ERROR_SHARE: f64 = 0.2;
 
-/// The largest error of a zone's place, as a share of the zone: zones on one surface may seem to overlap by so much.
+/// The largest error of a zone's place, as a share of the zone: zones on one surface may seem to overlap by this much.
 const PLACE_ERROR_SHARE_MAX: f64 = 0.05;
 
 /// If the places of a smaller share of zones agree, the zones are not assumed to be on one surface each.
@@ -282,7 +283,8 @@ impl<'m> Finder<'m, '_> {
         (at.max(0.0), bend + PLACE_DEVIATIONS * slope * self.deviation())
     }
 
-    /// Finds the place of a zone by moves from zones with known places; returns whether two moves agree on it.
+    /// Finds the first cylinder of a zone by moves to and from zones whose cylinders are known; returns whether two
+    /// moves agree on it.
     fn place(&mut self, part: &mut Part, known: &[&Part]) -> Result<bool, ProbeError> {
         let mut finest = false;
         for k in 0..PLACING_MOVES_MAX {
@@ -308,12 +310,12 @@ impl<'m> Finder<'m, '_> {
             if finest && off.abs() <= 2.0 * within {
                 part.at += off / 2.0;
                 part.within = within;
-                // If times hardly depend on the distance, any two moves agree, so such a place does not count.
+                // If times hardly depend on the distance, any two moves agree, so their agreement does not count.
                 return Ok(within <= PLACE_ERROR_SHARE_MAX * part.tracks as f64);
             }
             part.at += off;
             finest = distance <= f64::from(2 * PLACING_CYLINDERS_MIN) || within >= 0.7 * part.within;
-            // If a place was far off, the next move is longer.
+            // If the measured cylinder is far from the assumed one, the next move is longer.
             part.within = if off.abs() > 2.0 * part.within { 2.0 * off.abs() } else { within };
             part.within = part.within.min(self.curve.longest() / 2.0);
         }
@@ -338,8 +340,8 @@ impl<'z> TrackPair<'z> {
         // The distance between the first tracks of the zones, in cylinders.
         let apart = to.at - from.at;
         let signed = if inward { distance } else { -distance };
-        // The second track is in the middle of those that have a partner at this distance; if there are none, it is the
-        // nearest.
+        // The second track is in the middle of those with a track of the first zone at this distance; if there are
+        // none, it is the nearest to that.
         let low = f64::max(0.0, signed - apart);
         let high = f64::min(last, of + signed - apart);
         let b = (if low <= high {

@@ -262,7 +262,7 @@ impl Joiner<'_> {
         let left_out = empty / heads * on_cylinder;
         let (mut slips, mut slip_runs) = (Vec::new(), Vec::new());
         let mut slip = |sectors: Range<u64>| {
-            // More than a track of sectors is listed as a run.
+            // Unused sectors are listed as a run if they are more than a track, and singly otherwise.
             let count = sectors.end.saturating_sub(sectors.start);
             if count > on_cylinder / heads {
                 slip_runs.push((sectors.start, count))

@@ -83,7 +83,7 @@ fn measured(values: &mut [f64], fine: f64) -> Option<Measured<f64>> {
 #[derive(Clone, Debug)]
 pub(crate) struct Settle {
     pub(crate) ms: f64,
-    /// The largest difference of two measurements, ms.
+    /// The largest difference of two measurements of the settling time, ms.
     pub(crate) apart_ms: f64,
     /// By how much the settling time may be more, or less, ms, if only the sum of a read's overhead and its moves is
     /// known.

@@ -19,9 +19,10 @@ const MIDDLE_STARTS_MIN: u32 = REQUESTS / 6;
 /// Decides whether the drive begins in the middle of requests, after `elsewhere` of `seen` requests ended away from
 /// their last sector.
 ///
-/// A head that arrives at a random angle is inside the half track half of the time, which shows unless the head is near
-/// either end. Without zero latency every request ends at its last sector, except for unknown causes, of which one more
-/// case is assumed (Laplace's rule).
+/// The requests are half a track long, so a head that arrives at a random angle is inside the request half of the time.
+/// The request then ends at another angle, which can be told from the last sector's unless the head arrived near either
+/// end of the request. Without zero latency every request ends at its last sector, except for unknown causes, of which
+/// one more case is assumed (Laplace's rule).
 fn begins_in_middle(elsewhere: u32, seen: u32) -> Measured<bool> {
     let on = elsewhere >= MIDDLE_STARTS_MIN;
     let (with, without) = (0.5 - 2.0 * END_DISTANCE_REVOLUTIONS_MIN, 1.0 / f64::from(seen + 2));
@@ -76,7 +77,7 @@ fn find(
     let bus_revolutions = if op.is_write() { bus_ns / meter.revolution() } else { 0.0 };
     // All data of a write must arrive before the arm does, so the arm comes from farther away.
     let away = if op.is_write() { (zone.tracks() / 3).max(1) } else { 1 };
-    // The tracks that may hold permitted sectors.
+    // The tracks that may hold sectors of `within`, to which the requests are limited.
     let first_track = zone.locate(within.start().get().max(zone.first)).0;
     let last_track = zone.locate(within.end().get().min(zone.end).saturating_sub(1).max(zone.first)).0;
     let (mut seen, mut elsewhere) = (0, 0);

@@ -306,7 +306,8 @@ mod tests {
         zone
     }
 
-    /// Returns a zone with a slip of 14 sectors and bands of three tracks on two heads: a track of 12 and two more.
+    /// Returns a zone of bands of three tracks on two heads, with a slip of 14 sectors: a track of 12 sectors, and
+    /// two more.
     fn by_run() -> Zone {
         let mut zone = Zone::new(100, 10, 0.5);
         zone.end = 100 + 66 * 3;

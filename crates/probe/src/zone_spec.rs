@@ -31,7 +31,7 @@ pub(crate) fn spec(zone: &Zone, shape: Shape, first: u32, cylinders: u32, bus_re
     let places = u64::from(cylinders) * on_cylinder;
     let (track, head, cylinder) = skews(zone, shape);
     let skipped = |s: &Shift| (zone.place(s.lbn) - s.sectors, s.sectors);
-    // More than a track of sectors is listed as a run.
+    // Slipped sectors are listed as a run if they are more than a track, and singly otherwise.
     let (long, short): (Vec<&Shift>, Vec<&Shift>) = zone.shifts.iter().partition(|s| s.sectors > n);
     let slips = short.into_iter().map(skipped).flat_map(|(first, count)| first..first + count);
     let sectors_per_track = match densities {

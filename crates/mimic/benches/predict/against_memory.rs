@@ -1,4 +1,4 @@
-//! Compares predictions by each table with single random reads of the same amount of memory,
+//! Compares predictions by each table with single random reads from RAM of the same size,
 //! alternating between the two.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a benchmark has a clock")]
 
@@ -24,7 +24,8 @@ struct MemoryLine {
     next: usize,
 }
 
-/// Lines of memory, each with the index of the next line to read; all are read before one repeats.
+/// Cache lines in RAM, each with the index of the next line to read; all are read before one
+/// repeats.
 struct Chain {
     lines: Vec<MemoryLine>,
     at: usize,

@@ -45,7 +45,8 @@ fn table(metric: Metric, distances: impl IntoIterator<Item = i64>) -> Table {
     builder.build()
 }
 
-/// Returns as many distances in each doubling, like those of a prober whose memory does not suffice for all.
+/// Returns distances, the same number in each doubling, like those of a prober whose memory does not suffice for
+/// all.
 fn spread(knots: u64) -> Vec<i64> {
     let doublings = u64::from(CAPACITY.ilog2());
     let each = (knots / 2 / doublings).max(1);

@@ -24,7 +24,7 @@ const NORMAL_ERROR_PERCENT_MAX: u64 = 130;
 /// Errors up to this percentage of the guess's error also count as normal.
 const GUESS_ERROR_PERCENT_MAX: u64 = 100;
 
-/// The fixed-point unit of the sum: one mean error of the guess.
+/// The fixed-point value, in the sum of errors, of one mean error of the guess.
 const GUESS_ERROR_UNIT: u64 = 1 << 10;
 
 /// The sum of errors beyond the normal ones at which the drive counts as another one.

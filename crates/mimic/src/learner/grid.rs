@@ -96,7 +96,7 @@ mod tests {
     fn a_20_tb_drive_fits_and_a_small_one_is_exact() {
         let grid = Grid::new(8, 40_000_000_000 / 8, 1 << 20).unwrap();
         assert!(!grid.is_exact() && grid.cells() > 1 << 19 && grid.cells() <= 1 << 20);
-        // The grid is exact up to 128 MB, and to a part in 16,384 beyond.
+        // The grid is exact for distances up to 128 MB, and for larger ones to a part in 16,384.
         assert_eq!(grid.bits, 15);
         assert!(Grid::new(2, 500_000, 1 << 20).unwrap().is_exact());
         assert_eq!(Grid::new(1, u64::MAX >> 3, 10), None);

@@ -90,7 +90,8 @@ impl Lines {
         if check.most() == 0 {
             return;
         }
-        // The known cells after which a gap has cell `i` as a check point, and the check points of these gaps.
+        // Cell `i` and the known cells around it: those before the gaps that have cell `i` as a check point, and all
+        // check points of these gaps.
         let mut around = [0usize; 4 * CHECK_POINTS_MAX + 1];
         let (mut begin, mut end) = (2 * CHECK_POINTS_MAX, 2 * CHECK_POINTS_MAX + 1);
         around[2 * CHECK_POINTS_MAX] = i;
@@ -124,7 +125,8 @@ impl Lines {
 /// Returns whether the gap after `points[left]` is straight.
 fn straight(points: &[(i64, u64)], left: usize, check: &CheckPoints) -> bool {
     for n in 1..=(2 * (CHECK_POINTS_MAX - 1)).min(check.most() as usize) {
-        // Both sides have the same number of check points; an odd one is on the left or, if that fails, on the right.
+        // Both sides of the gap have the same number of check points; an odd one is on the left or, if that fails, on
+        // the right.
         for odd_left in [true, false] {
             let on_left = if odd_left { n.div_ceil(2) } else { n / 2 };
             let (Some(first), last) = (left.checked_sub(on_left), left + 1 + (n - on_left)) else { continue };

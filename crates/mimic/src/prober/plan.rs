@@ -126,7 +126,7 @@ pub enum ProbeError {
         /// The memory in bytes.
         bytes: Bytes,
     },
-    /// The drive has no distances.
+    /// The drive is too small to have distances, or larger than any drive.
     #[error(
         "a drive of {capacity} sectors has no distances for requests of {unit}; it needs 4 units at least and 2^44 sectors at most"
     )]

@@ -13,7 +13,7 @@ fn op(write: bool) -> Op {
 fn same(mimic: &dyn Mimic, last: Last, requests: &[Request]) -> Result<(), TestCaseError> {
     let at = Instant::from_nanos(12_345);
     let alone: Vec<Option<Duration>> = requests.iter().map(|r| mimic.time(last, at, r)).collect();
-    // The call must replace earlier contents.
+    // The call must replace the earlier contents of the vector.
     let mut at_once = vec![Some(Duration::ZERO); 3];
     mimic.times(last, at, requests, &mut at_once);
     prop_assert_eq!(at_once, alone);

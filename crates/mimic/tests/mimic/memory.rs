@@ -146,7 +146,8 @@ fn no_more_memory_is_ever_taken_than_was_granted() {
                 let says = table.memory().get();
                 assert!(says.abs_diff(held) <= HARNESS_BYTES_MAX / 4, "{says} said, {held} held, {metric}");
 
-                // A learner with the table takes no more memory in all, and neither does one without it.
+                // A learner with the table takes no more than the memory configured for both, and neither does one
+                // without it.
                 for table in [Some(table), None] {
                     let of_table = table.as_ref().map_or(0, |table| table.memory().get());
                     if of_table > memory / 2 {
@@ -166,7 +167,8 @@ fn no_more_memory_is_ever_taken_than_was_granted() {
                     let says = learner.memory().get() - size_of::<Learner>() as u64;
                     assert!(says.abs_diff(held) <= HARNESS_BYTES_MAX / 4, "{says} said, {held} held");
                     assert!(learner.memory().get() <= memory && held > memory / 4, "{held} of {memory}");
-                    // A learner that is loaded from its file takes no more either, with the table and without it.
+                    // A learner that is loaded from its file takes no more than that memory either, with the table
+                    // and without it.
                     let (known, path) = (learner.stats().known, file());
                     within(PART_BYTES_MAX, || save(&learner, &path));
                     drop(learner);

@@ -119,7 +119,8 @@ fn pairs_are_probed_each_with_its_own_types() {
 #[test]
 fn whatever_runs_out_first_knowledge_is_spread_evenly() {
     let capacity = Sectors::new(40_000_000_000);
-    // Nothing is interpolated, because a line that passes by chance would be wide.
+    // Nothing is interpolated, because a range that passes by chance would leave a wide gap between probed
+    // distances.
     let check_points = CheckPoints::NONE;
     let base = ProbePlan { samples: 1, check_points, ..ProbePlan::new(capacity, Sectors::new(8)) };
     for plan in [

@@ -56,7 +56,7 @@ pub(crate) fn find(
             }
             let first = border(meter, map, lbn, lbn, u64::checked_sub)?;
             let last = border(meter, map, lbn, capacity - 1 - lbn, u64::checked_add)?;
-            // Regions that are already named are left out.
+            // Regions that are already named as unsure are left out.
             let ends = unsure.iter().map(|region| region.end.get()).filter(|&end| end <= lbn);
             let first = ends.fold(first, u64::max);
             let firsts = unsure.iter().map(|region| region.first.get()).filter(|&first| first > lbn);
@@ -76,9 +76,9 @@ pub(crate) fn find(
     Ok(strays)
 }
 
-/// Extends the named parts of the drive, which are in ascending order, on either side to the nearest sector that is
-/// where the map has it, because a stretch need not begin and end with a part. Stops when the probe has used the share
-/// `until` of its time.
+/// Extends the parts of the drive that are named as unsure, which are in ascending order, on either side to the nearest
+/// sector that is where the map has it, because a stretch of sectors elsewhere need not begin and end with a part.
+/// Stops when the probe has used the share `until` of its time.
 pub(crate) fn extend(
     meter: &mut Meter<'_>,
     map: &Map,

@@ -1,5 +1,5 @@
-//! Executes commands and records them, or answers them from the record. After a pause it finds the platter's angle
-//! relative to the clock.
+//! Executes commands and enters them in the journal, or answers them from it. After a pause it finds the platter's
+//! angle relative to the clock.
 
 use super::{Done, Entry, Fault, Journal};
 use crate::device::{DeviceError, ProbedDevice, Timed};
@@ -32,11 +32,11 @@ const SPEED_CHANGE_RATIO_MAX: f64 = 0.012;
 /// The number of speeds that are tried above, and below, the last known speed.
 const SPEEDS_PER_SIDE: i32 = 60;
 
-/// A device whose commands are recorded; a repeated probe gets the recorded commands' times from the record.
+/// A device whose commands are recorded; a resumed probe gets the times of recorded commands from the journal.
 pub(crate) struct Recorder<'a> {
     device: &'a mut dyn ProbedDevice,
     journal: &'a mut Journal,
-    /// The index of the next entry to be answered from the record.
+    /// The index of the next entry of the journal from which a command is answered.
     replayed: usize,
     /// The journal's clock relative to the device's, once it is known.
     ahead: Option<Ahead>,
@@ -86,7 +86,7 @@ impl<'a> Recorder<'a> {
         self.journal.ended_partial = true;
     }
 
-    /// Switches the drive's buffer off, unless the record says that the drive could not; returns whether it is off.
+    /// Switches the drive's buffer off, unless the journal says that the drive could not; returns whether it is off.
     pub(crate) fn switch_buffer_off(&mut self) -> Result<bool, StateError> {
         let off = match self.journal.buffer_off {
             Some(false) => false,
@@ -189,7 +189,7 @@ impl<'a> Recorder<'a> {
     }
 
     /// Returns whether the end of a recorded command shows the platter's angle. The second of two commands does not if
-    /// the drive executed it first: the record does not have its completion.
+    /// the drive executed it first: the journal does not have its completion.
     fn shows_angle(&self, entry: &Entry) -> bool {
         let alone = entry.op == Op::Read && entry.range.len() == Sectors::new(1);
         let Timed { submitted, completed } = entry.done.timed;
@@ -220,7 +220,7 @@ impl<'a> Recorder<'a> {
         Ok(Done { timed, fault: Some(Fault::Sector(lbn)) })
     }
 
-    /// Returns the device's message for the last failed command; empty if the failure came from the record.
+    /// Returns the device's message for the last failed command; empty if the failure came from the journal.
     pub(crate) fn reason(&self) -> &str {
         &self.reason
     }
@@ -271,7 +271,7 @@ impl<'a> Recorder<'a> {
         Ok([one, other])
     }
 
-    /// Returns the next command's times, if it is in the record.
+    /// Returns the next command's times, if it is in the journal.
     fn recorded(&mut self, op: Op, range: LbnRange) -> Result<Option<Done>, StateError> {
         let Some(entry) = self.journal.entries.get(self.replayed) else { return Ok(None) };
         if (entry.op, entry.range) != (op, range) {
@@ -314,8 +314,8 @@ impl<'a> Recorder<'a> {
         self.segments = segments;
     }
 
-    /// Repeats some of the last reads of the record; returns the offset of the journal's clock to the device's at which
-    /// the platter's angle continues as if there had been no pause.
+    /// Repeats some of the last reads of the journal; returns the offset of the journal's clock to the device's at
+    /// which the platter's angle continues as if there had been no pause.
     fn resync(&mut self) -> Result<Ahead, ProbeError> {
         let revolution = f64::from_bits(self.journal.revolution);
         let shows = |entry: &&Entry| self.shows_angle(entry);
@@ -394,7 +394,7 @@ fn repeated(device: &mut dyn ProbedDevice, range: LbnRange) -> Result<Option<Tim
 }
 
 /// Returns the offset of phases on which most reads agree, at the instant of the last read, and the number of these
-/// reads. The speed of the spindle may have changed since the record.
+/// reads. The speed of the spindle may have changed since the reads were recorded.
 fn best_offset(repeated: &[(Instant, f64)], revolution: f64) -> (f64, usize) {
     let wrapped = |a: f64| (a + 0.5).rem_euclid(1.0) - 0.5;
     let Some(&(last, _)) = repeated.last() else { return (0.0, 0) };

@@ -36,7 +36,8 @@ impl Mapper<'_, '_> {
         let last = self.capacity - 1 - first;
         let mut sectors = self.density(first, angle)?;
         if sectors < self.fewest_sectors() && first + self.fewest_sectors() < self.capacity {
-            // A drive does not have so many tracks: readings were wrong, and are repeated.
+            // With so few sectors per track, the drive would have too many tracks: readings were wrong, and are
+            // repeated.
             self.meter.find_phase()?;
             sectors = self.density_over(first, angle, &DENSITY_STEPS)?;
         }

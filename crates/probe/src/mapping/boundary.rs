@@ -12,7 +12,7 @@ use crate::zone::{Level, Shift, Zone};
 /// The most tracks of the new zone before the first LBN that deviates.
 const TRACKS_BEFORE_MAX: u64 = 3;
 
-/// The most slipped sectors in the previous zone that its readings may have missed.
+/// The most slipped sectors in the previous zone that the readings of that zone may have missed.
 const HIDDEN_SLIPS_MAX: u64 = 8;
 
 /// The least skew that shows the end of a track, relative to the tolerance of an angle.
@@ -196,7 +196,7 @@ impl Mapper<'_, '_> {
         let (mut right, mut early) = (since, tracks);
         while early > right + 1 {
             let middle = right + (early - right) / 2;
-            // If no sector was slipped before, this is the last sector of the previous track.
+            // If no sector was slipped before the track `middle`, this is the last sector of the track before it.
             let last = zone.lbn_near(middle, 0).min(end) - 1;
             if self.check_angle(zone, last, loose)?.met { right = middle } else { early = middle }
         }

@@ -8,7 +8,8 @@ use crate::meter::SectorAngle;
 use crate::revolutions::wrap;
 use crate::zone::{Shift, Zone};
 
-/// The number of tracks that are all measured while only one skew of a zone is known: more than most cylinders have.
+/// The number of a zone's first tracks that are all measured while only one of its skews is known: more than most
+/// cylinders have.
 const DENSE_TRACKS: u64 = 24;
 
 /// The factor by which the distance of the next prediction grows, and the divisor of the distance after a prediction
@@ -119,7 +120,7 @@ impl Mapper<'_, '_> {
                 && checked.is_none()
                 && self.check_angle(zone, off, 0.0)?.met
             {
-                // One of the readings was wrong: this LBN is at its predicted angle.
+                // The reading that deviated was wrong: this LBN is at its predicted angle.
                 doubts += 1;
                 good = off;
                 continue;
@@ -245,7 +246,8 @@ impl Mapper<'_, '_> {
     /// Begins the fit of a zone with its first LBN and the second unit of each level, which were all read.
     fn begin_fit(&mut self, zone: &mut Zone) -> Fit {
         let mut fit = Fit::new(self.spread);
-        // A piece of a track with short sectors has no levels and no fit: the last fit is an earlier zone's.
+        // A zone of short sectors that is only a piece of a track has no levels and no fit: `self.fit` is an earlier
+        // zone's.
         let has_fit = |before: &&Zone| !self.finds_ends_by_skews(before.sectors) || !before.levels.is_empty();
         let before = self.map.zones.last().filter(has_fit);
         let like = before.is_some_and(|before| before.alike(zone, 1e-12));

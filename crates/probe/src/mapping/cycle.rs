@@ -158,7 +158,8 @@ impl Mapper<'_, '_> {
         if let Some(cycle) = zone.cycle.as_mut() {
             for (track, begin, end) in errors {
                 if let Some(slot) = cycle.slots.get_mut((track % length / width) as usize) {
-                    // Over several tracks, the difference between begin and end is an error of the skew.
+                    // In a slot of several tracks, the difference of the errors at its begin and its end is an error of
+                    // the skew.
                     slot.angle += if width > 1 { begin } else { f64::midpoint(begin, end) };
                     slot.skew += (end - begin) / (width - 1).max(1) as f64 * f64::from(u8::from(width > 1));
                 }
@@ -188,7 +189,7 @@ impl Mapper<'_, '_> {
                 continue;
             }
             if begins + n > zone.end {
-                // A part of a track whose first LBNs are remapped, or spare.
+                // The zone has only a part of a track, whose first sectors are remapped, or spare.
                 tracks.clear();
                 next = None;
                 continue;
@@ -206,7 +207,7 @@ impl Mapper<'_, '_> {
     }
 
     /// Returns the zone of a cycle that the last tracks have begun to repeat. The zone begins with the first track that
-    /// matches the one a cycle later, or with the next first track of a cylinder if rotations show that.
+    /// matches the one a cycle later, or, if rotations show where cylinders begin, with the next track that begins one.
     fn zone_of_cycle(&self, tracks: &[Track], length: usize, advance: f64, loose: f64) -> Option<Zone> {
         let mut start = tracks.len() - length - REPEATED_TRACKS_MIN;
         while start > 0 && is_like(tracks, start - 1, length, advance, loose) {

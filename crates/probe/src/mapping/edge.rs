@@ -9,14 +9,14 @@ use crate::zone::{Shift, Zone};
 /// If readings vary, a slip of at most this length, ns, is located only to its track.
 const UNLOCATED_SLIP_NS_MAX: f64 = 32_000.0;
 
-/// The fewest tracks before a wrong one that are checked again; usually one more than a cylinder has are checked.
+/// The fewest tracks before one at a wrong angle that are checked again; usually one more than a cylinder has are.
 const RECHECKED_TRACKS_MIN: u64 = 3;
-/// The most tracks before a wrong one that are checked again.
+/// The most tracks before one at a wrong angle that are checked again.
 const RECHECKED_TRACKS_MAX: u64 = 12;
 
 impl Mapper<'_, '_> {
-    /// Returns the deviation above which an LBN counts as off when others are off by `by`: if sectors cannot be
-    /// distinguished, about half of `by`.
+    /// Returns the deviation above which an LBN counts as off its predicted angle, if a later LBN is off by `by`: about
+    /// half of `by` if sectors cannot be distinguished, otherwise the tolerance.
     pub(super) fn threshold(&self, zone: &Zone, by: f64) -> f64 {
         let tolerance = self.tolerance(zone.sectors);
         if self.resolves_sectors(zone.sectors) {
@@ -26,8 +26,8 @@ impl Mapper<'_, '_> {
         }
     }
 
-    /// Returns the first LBN whose deviation exceeds `threshold`, between an LBN at its predicted angle and one that is
-    /// not; and the reading of the first one, if it was read.
+    /// Returns the first LBN whose deviation exceeds `threshold`, between `good`, which is at its predicted angle, and
+    /// `bad`, which is not; and the reading of the returned LBN, if it was read.
     pub(super) fn first_off(
         &mut self,
         zone: &Zone,
@@ -39,7 +39,7 @@ impl Mapper<'_, '_> {
         if self.meter.is_noisy()
             && let Some(begins) = track_between(zone, good, bad)
         {
-            // Most deviations begin with a track, so the beginning of the track between the two is read first.
+            // Most deviations begin with a track, so the beginning of the track between `good` and `bad` is read first.
             let check = self.check_angle_within(zone, begins, threshold)?;
             if check.met {
                 good = begins;
@@ -86,7 +86,8 @@ impl Mapper<'_, '_> {
         Ok(None)
     }
 
-    /// Returns LBNs on consecutive tracks, the first at its predicted angle and the second not, for readings that vary.
+    /// For readings that vary: returns two LBNs on consecutive tracks, the first at its predicted angle, the second
+    /// not.
     pub(super) fn off_tracks(
         &mut self,
         zone: &Zone,

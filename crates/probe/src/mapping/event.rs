@@ -5,14 +5,15 @@ use crate::error::ProbeError;
 use crate::revolutions::wrap;
 use crate::zone::{Level, Shift, Zone};
 
-/// The longest run of sectors that counts as one slip.
+/// The most consecutive unused sectors that count as one slip.
 pub(super) const SLIP_SECTORS_MAX: u64 = 256;
 
 /// The longest slip, in sectors, for which the next few LBNs suffice as evidence, because other slips follow on the
 /// same track.
 const NEAR_SLIP_SECTORS_MAX: u64 = 32;
 
-/// The longest such slip if readings vary, in sectors: another zone's density looks like a slip over a few LBNs.
+/// The value in place of `NEAR_SLIP_SECTORS_MAX` if readings vary: another zone's density looks like a slip over a few
+/// LBNs.
 const NOISY_SLIP_SECTORS_MAX: u64 = 8;
 
 /// The most units of a level that make one unit of the next level; a band has some hundred tracks.
@@ -48,7 +49,8 @@ impl Mapper<'_, '_> {
         let regular = sector == 0 && track > top && track % top == 0;
         if regular && track / top <= LEVEL_UNITS_MAX && zone.levels.len() < LEVELS_MAX {
             let advance = wrap(angle - zone.angle);
-            // A rotation that was read once or twice may be wrong by a sector at three times its distance.
+            // If readings vary, a rotation from one or two of them may be wrong by a sector over three times its
+            // tracks.
             let loose = if self.meter.is_noisy() { 2.0 * self.tolerance(n) } else { 0.0 };
             let whole = (advance * n as f64).round() / n as f64;
             let near = wrap(whole - advance).abs() * (n as f64) < WHOLE_ERROR_SECTORS_MAX;

@@ -7,7 +7,7 @@ use crate::revolutions::wrap;
 use crate::zone::{Cycle, Level, Region, Zone};
 use std::collections::BTreeMap;
 
-/// Fewer spares than this may be slips, if sectors cannot be distinguished.
+/// Fewer spare sectors than this may be slips, if readings cannot distinguish sectors.
 const SLIPPED_SPARES_MAX: u64 = 4;
 
 impl Map {
@@ -38,8 +38,8 @@ impl Map {
 }
 
 impl Mapper<'_, '_> {
-    /// Returns `before` and `zone` as one zone, if `before` is its first repetition: it became a zone of its own
-    /// because a slip was at the place of the second.
+    /// Returns `before` and `zone` as one zone, if `before` is the first of the groups of tracks that recur in `zone`.
+    /// It became a zone of its own because a slip in the next group hid the recurrence.
     fn prefixed(&self, before: &Zone, zone: &Zone) -> Option<Zone> {
         let tracks = before.tracks();
         let level = zone.levels.iter().find(|l| l.unit == tracks)?;
@@ -60,7 +60,8 @@ impl Mapper<'_, '_> {
         Some(joined)
     }
 
-    /// Returns the previous zone extended by this one, if this one repeats it as its next region.
+    /// Returns the previous zone extended by `zone`, if `zone` repeats it: both are then regions of one zone, each with
+    /// spare sectors at its end.
     pub(super) fn join(&mut self, zone: &Zone) -> Result<Option<Zone>, ProbeError> {
         let Some(before) = self.map.zones.last() else { return Ok(None) };
         let lbns = before.lbns();
@@ -77,7 +78,7 @@ impl Mapper<'_, '_> {
             return Ok(None);
         }
         if lbns < 2 {
-            // Single sectors of one track are at regular angles, too, so they do not show a region.
+            // Zones of one LBN each may be sectors of one track, which are at regular angles, too, and show no region.
             return Ok(None);
         }
         let tracks = before.tracks();
@@ -88,7 +89,8 @@ impl Mapper<'_, '_> {
         joined.levels.retain(|l| l.unit < tracks);
         joined.levels.push(Level { unit: tracks, advance: wrap(zone.angle - before.angle) });
         if !self.resolves_sectors(zone.sectors) && (1..SLIPPED_SPARES_MAX).contains(&spares) {
-            // So few spares may as well be slips in each of two cylinders. Runs without any spares recur.
+            // So few spare sectors may as well be slips in each of two cylinders. Zones without spares may be runs,
+            // which recur.
             return Ok(None);
         }
         let third = zone.end;

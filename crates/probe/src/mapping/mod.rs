@@ -107,7 +107,7 @@ pub(crate) struct Mapper<'m, 'a> {
     capacity: u64,
     /// The standard deviation of one reading, in revolutions.
     spread: f64,
-    /// The standard deviation of predictions in the current stretch, in revolutions; infinite while it is unknown.
+    /// The standard deviation of the angle that is predicted at present, in revolutions; infinite while it is unknown.
     known: f64,
     /// The fit of the angles of the previous zone.
     fit: Option<Fit>,
@@ -194,7 +194,7 @@ impl<'m, 'a> Mapper<'m, 'a> {
             if !self.is_run(&mut zone)? {
                 self.extend(&mut zone)?;
             }
-            // A stretch without a regular track is passed one LBN at a time.
+            // LBNs that are on no regular track are passed one at a time.
             zone.end = zone.end.clamp(at + 1, self.capacity);
             if let Some(joined) = self.join(&zone)? {
                 self.map.zones.pop();

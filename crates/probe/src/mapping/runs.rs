@@ -44,7 +44,8 @@ impl Mapper<'_, '_> {
     pub(super) fn cycle_of_runs(&mut self) -> Result<Option<Zone>, ProbeError> {
         let sectors = self.map.zones.last().map_or(0, |zone| zone.sectors);
         if self.meter.is_noisy() && !self.finds_ends_by_skews(sectors) {
-            // The end of a run of such sectors is not known to the LBN, and runs of wrong lengths do not recur.
+            // Unless skews show them, the ends of runs are not known to the LBN, and runs of wrong lengths do not
+            // recur.
             return Ok(None);
         }
         let loose = self.equal_rotations();
@@ -194,8 +195,8 @@ impl Mapper<'_, '_> {
             else {
                 continue;
             };
-            // All unused sectors are placed at the first deviation, unless the LBNs between there and the run are at
-            // other angles.
+            // All unused sectors are placed at the end of the zone `before`, unless the LBNs between that end and the
+            // run are at other angles.
             joined.shifts.push(Shift { lbn: before.end, sectors });
             let between = zones.get(at + 1..).unwrap_or_default();
             let stand = between.iter().all(|zone| {

@@ -20,8 +20,8 @@ const START_PLACE_SHARES: (f64, f64) = (0.2, 0.02);
 /// The distance between the middles of the two groups of readings, in revolutions.
 const PLACES_APART_REVOLUTIONS: f64 = 0.725;
 
-/// The least and the most readings of a track; and the required certainty of its number of sectors, in standard
-/// deviations of half a sector.
+/// The least and the most readings of a track; and the number of standard deviations (of the measured number of
+/// sectors) that must fit into half a sector.
 const READINGS: (u64, u64) = (6, 24);
 const CERTAINTY_DEVIATIONS: f64 = 2.5;
 

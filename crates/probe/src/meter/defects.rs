@@ -229,7 +229,7 @@ mod tests {
         assert!(near(between(0, &[], &[at(1), at(2)], 0.0), 0));
         assert!(near(between(9, &[at(8), at(7)], &[], 0.0), 9));
         assert_eq!(between(9, &[], &[], 0.0), None);
-        // Whole revolutions lie between the readable sectors on either side, which do not make a sector longer.
+        // Between the readable sectors on either side lie whole revolutions; these do not make a sector longer.
         assert!(near(between(500, &[at(244), at(243)], &[at(756), at(757)], 0.0), 500));
         // One readable sector on a side, far away, is not enough.
         assert_eq!(between(5_000, &[at(904)], &[], 0.0), None);

@@ -140,7 +140,7 @@ impl Meter<'_> {
         let Some(error) = self.platter.take(visit.at, anchor.angle, spread) else {
             self.astray += 1;
             if self.astray > ASTRAY_ANCHORS_MAX {
-                // The angles of nearby sectors in the map were wrong, so they are no longer used.
+                // The known angles of sectors that are no anchors were wrong, so they are no longer used.
                 self.elsewhere = None;
                 self.above.clear();
                 self.platter.find_again(visit.at, anchor.angle, spread);

@@ -2,8 +2,8 @@
 //!
 //! While anchors are read for the first time, the speed is uncertain and may change: the angle of an anchor
 //! is then wrong by the unknown motion of the platter since the first anchor. So the angles are unknowns
-//! beside the phase and speed of the platter, in one Kalman filter (1960). What a later round shows of the
-//! speed corrects all earlier angles.
+//! beside the phase and speed of the platter, in one Kalman filter (1960). The speed that a later round shows
+//! corrects all earlier angles.
 
 use crate::platter::{INITIAL_SPEED_DEVIATION_RATIO, OUTLIER_DEVIATIONS_MIN, WANDER_PER_S};
 use crate::revolutions::{frac, median, wrap};

@@ -34,7 +34,7 @@ fn sure_ones(seed: u64, noisy: bool) -> Option<([Near; 2], f64)> {
         before = sure;
         ControlFlow::Continue(())
     });
-    // The regions count by their LBNs.
+    // Regions are weighted by their numbers of LBNs.
     let lbns = |u: &probe::Unsure| (u.end.get() - u.first.get()) as f64;
     let all: f64 = report.unsure.iter().map(lbns).sum();
     let said: f64 = report.unsure.iter().map(|u| lbns(u) * u.behind.high).sum::<f64>() / all;

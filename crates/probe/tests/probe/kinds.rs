@@ -122,8 +122,8 @@ fn two_commands_at_a_time_show_what_one_hides() {
             *sure += finding(&found, what).confidence / seeds.len() as f64;
         }
     }
-    // With a single seed the share is 0.86 to 1. All searches together must have the share of a normal error,
-    // less three standard errors.
+    // With a single seed, 86% to 100% of searches are within two standard deviations. All searches together
+    // must have the share of a normal error, less three standard errors.
     let near_by = moves.iter().filter(|ms| ms.abs() < 2.0 * SEARCH_MS).count() as f64 / moves.len() as f64;
     let least = TWO_DEVIATIONS_SHARE
         - 3.0 * (TWO_DEVIATIONS_SHARE * (1.0 - TWO_DEVIATIONS_SHARE) / moves.len() as f64).sqrt();
@@ -174,9 +174,9 @@ fn heads_are_right_or_not_said_to_be_sure() {
     }
 }
 
-/// Drives that misled the probe under noise: seek curves with dents (38, 49, 82, 87); a curve so flat that
-/// moves over several cylinders take nearly the same time (19); patterns that recur by chance (38, 40, 67); a
-/// track without LBNs in a band (78, exact).
+/// Drives, by their seeds, that misled the probe under noise: seek curves with dents (38, 49, 82, 87); a
+/// curve so flat that moves over several cylinders take nearly the same time (19); patterns that recur by
+/// chance (38, 40, 67); a track without LBNs in a band (78, exact).
 #[test]
 fn heads_are_right_or_not_said_to_be_sure_where_times_vary() {
     let of = |seed: u64, mut device: Emulated| {

@@ -85,7 +85,7 @@ fn bands_of_three_runs_are_found_where_sectors_are_too_small_to_tell() {
         assert_eq!(found.profile.layout.order, truth.layout.order, "seed {seed}");
         assert_eq!(found.profile.heads, truth.heads, "seed {seed}");
         let shares = common::predictions_on(device, &truth, &found.profile, &found.report, 2_000);
-        // The 2% of seeks that end one revolution late bring the share close to 97%, on either side.
+        // The 2% of seeks that end one revolution late bring the share of predicted reads close to 97%, on either side.
         assert!(shares.near >= 0.95 && found.report.check.within_50us >= 0.95, "seed {seed}: {shares:?}");
     }
 }

@@ -97,7 +97,7 @@ fn a_probe_that_goes_on_from_a_part_measures_anew_and_finds_the_whole() {
     let found = probed(&mut again, &mut device);
     assert!(!found.report.is_partial(), "{:?}", found.report);
     common::holds(device, &truth(), &found, 300.0);
-    // That result is whole, so a resumed probe of it sends no commands.
+    // The second result covers the whole drive, so a probe resumed from its state sends no commands.
     let journal = Journal::from_bytes(&again.journal().to_bytes(), "state").unwrap();
     let mut same = Probe::resume(Options::default(), journal).unwrap();
     assert_eq!(probed(&mut same, &mut Restless::after(0)), found);

@@ -14,9 +14,9 @@ fn random(seed: u64) -> (Profile, ProbedProfile) {
     (truth, found)
 }
 
-/// Drives with bands that begin in the middle, or whose last band is narrower (4, 16); with an unused track, as a
-/// defect (7, 16); with spares on every track and a slip (8); with densities that differ by head and a beginning in the
-/// middle (3, 9, 28).
+/// Drives, by their seeds, with bands that begin in the middle, or whose last band is narrower (4, 16); with an unused
+/// track, as a defect (7, 16); with spares on every track and a slip (8); with densities that differ by head and a
+/// beginning in the middle (3, 9, 28).
 #[test]
 fn parts_of_a_zone_are_put_together() {
     for seed in [3, 4, 7, 9, 16, 28] {

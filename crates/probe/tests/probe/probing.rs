@@ -103,7 +103,7 @@ fn random_hidden_drives_are_found_or_named_in_their_time() {
         assert!(found.report.commands <= COMMANDS_MAX, "{seed}: {} commands", found.report.commands);
     }
     // One drive is mapped in part, one has a share of predicted reads too close to 97% to decide, and one is a little
-    // below: all probes end in time, and name the wrong regions.
+    // below: all probes end in time, and name the regions where the profile is wrong.
     for seed in [0, 45, 50] {
         let truth = common::random(seed);
         let found = probed(&truth);
@@ -188,7 +188,7 @@ fn random_hidden_drives_whose_times_vary_are_found_or_named_in_their_time() {
         common::is_right_or_unsure(&truth, &found);
         found
     };
-    // Some of these drives have very different densities of zones (7, 27), or densities that differ by head (28).
+    // Some of these drives have very different densities of zones (seeds 7, 27), or densities that differ by head (28).
     let each = testing::some(4, [1, 7, 10, 16, 18, 26, 27, 28]).into_iter().map(|seed| (seed, false));
     // With two commands at a time, parts of the drive of seed 10 are named: the cylinders between its zones are
     // miscounted, which 2% of the reads show.

@@ -206,7 +206,7 @@ fn a_fiftieth_of_a_zone_that_breaks_its_rule_is_always_named() {
     }
 }
 
-/// A sector read meets one of the moved sectors once in a thousand times.
+/// One sector in a thousand is a moved one.
 #[test]
 fn single_sectors_that_moved_are_reported_when_a_read_meets_one() {
     let mut truth = regular();

@@ -116,7 +116,8 @@ impl<'t> Judge<'t> {
         (tracks, cylinders, [least, most])
     }
 
-    /// Returns the share of LBNs within 50 us of their angles in the found layout, after one whole rotation.
+    /// Returns the share of LBNs within 50 us of their angles in the found layout, after a rotation of the whole
+    /// layout.
     fn in_place(&self) -> f64 {
         let (here, there) = (self.model.layout(), self.probed.layout());
         let capacity = here.capacity().get();

@@ -258,7 +258,8 @@ pub fn predictions_on(
     requests: u64,
 ) -> Shares {
     let (near, revolutions, other) = predicted(&mut drive, truth, found, requests, &|_| true);
-    // Reads in uncertain regions would spoil the predicted angle of the platter, so only the others are made.
+    // Reads in uncertain regions would spoil the predicted angle of the platter, so only reads outside of them are
+    // made.
     let is_sure = |lbn: u64| !report.unsure.iter().any(|u| (u.first.get()..u.end.get()).contains(&lbn));
     let named: u64 = report.unsure.iter().map(|u| u.end.get() - u.first.get()).sum();
     let sure = if named == 0 {

@@ -1,10 +1,10 @@
 //! The rule that decides whether a range of distances may be interpolated.
 
-/// A number of check points, and the largest error of each from the straight line.
+/// A number of check points, and the largest error from the straight line that each of them may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stage {
     points: u32,
-    /// The largest error of these check points, in hundredths of a percent of the probed time.
+    /// The largest permitted error of these check points, in hundredths of a percent of the probed time.
     error: u32,
 }
 

@@ -37,7 +37,7 @@ pub struct Saved {
     pub samples: u32,
     /// The number of requests that probing took.
     pub accesses: u64,
-    /// The time that these requests took.
+    /// The time that the requests of probing took.
     pub time: Duration,
     /// The table.
     pub table: Table,

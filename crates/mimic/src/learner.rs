@@ -243,7 +243,7 @@ impl Side {
         cells * 8 + cells.div_ceil(PAGE_CELLS) * 4 + Lines::memory(cells)
     }
 
-    /// Returns the memory of these cells, in bytes.
+    /// Returns the memory of this pair's cells, in bytes.
     fn held_memory(&self) -> usize {
         self.cells.capacity() * 8 + self.pages.capacity() * 4 + self.lines.held_memory()
     }

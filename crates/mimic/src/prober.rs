@@ -46,7 +46,7 @@ pub struct ProbeAccess {
 pub struct ProbeReport {
     /// The number of requests carried out, including random moves.
     pub accesses: u64,
-    /// The number of distances probed, each with its samples.
+    /// The number of distances probed, each with all of its samples.
     pub probed: u64,
     /// The number of distances between the outermost ones, in steps of the unit, for all pairs together.
     pub distances: u64,
@@ -56,7 +56,7 @@ pub struct ProbeReport {
     pub unconfirmed: u64,
     /// The number of distances in the table.
     pub kept: u64,
-    /// The number of requests that failed because of an unreadable sector, and were replaced by others.
+    /// The number of requests that failed because of an unreadable sector, and were replaced by requests elsewhere.
     pub unreadable: u64,
     /// The time of all requests together.
     pub time: Duration,
@@ -102,7 +102,7 @@ pub struct Prober {
     random: Stream,
     /// The number of blocks of the drive, each of one unit.
     blocks: i64,
-    /// The outermost distances, and others, which must be sampled before any range can be examined.
+    /// The distances, among them the outermost, that must be sampled before any range can be examined.
     ends: VecDeque<(usize, i64)>,
     /// All sampled points of all curves. This list, `parts` and `ranges` have their full capacity from the beginning,
     /// because a growing list would be in memory twice.

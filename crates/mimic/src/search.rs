@@ -77,7 +77,7 @@ struct Head {
 }
 
 impl Head {
-    /// Returns the head of a block of these lines, of which there are at most 25.
+    /// Returns the head of a block that consists of `lines`, at most 25 of them.
     fn of(base: i64, first_line: u32, lines: &[Line]) -> Self {
         let used = || lines.iter().map(|line| line.ways[0]);
         let furthest = used().next_back().unwrap_or(0);

@@ -53,7 +53,7 @@ pub struct Knot {
     pub distance: Distance,
     /// The time; the median if the metric is probabilistic.
     pub time: Duration,
-    /// Whether times up to the next knot are interpolated on the straight line between the two.
+    /// Whether times up to the next knot are interpolated on the straight line between the two knots.
     pub joined: bool,
 }
 

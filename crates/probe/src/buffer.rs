@@ -114,7 +114,7 @@ fn asked(meter: &mut Meter<'_>, first_count: u64, offset: i64, count: u64) -> Re
     if !hit {
         return Ok(Asked { hit, ns: middle, most: middle });
     }
-    // A read that was delayed for another reason does not count.
+    // A hit that was delayed by chance does not count.
     if responses.iter().filter(|&&ns| ns - low <= margin(meter)).count() >= READS_PER_QUESTION - 2 {
         responses.retain(|ns| ns - low < HIT_RANGE_REVOLUTIONS * revolution);
         let high = responses.last().copied().unwrap_or(low);
@@ -373,9 +373,9 @@ impl<'b> Pass<'b> {
         let mut places = Vec::new();
         for i in 0..count {
             let place = match low {
-                // The angles must differ, or each read would take the same time.
+                // The angles of the places must differ, or each read would take the same time.
                 Some(low) => low + i * stride + meter.draw.below(stride / 3),
-                // On a drive that is too small for such distances, some reads are hits.
+                // On a drive that is too small to keep the places apart, some reads are hits.
                 None => meter.draw.below(capacity - 2),
             };
             if !meter.read(place, 1)?.failed {
@@ -470,12 +470,12 @@ mod tests {
 
     #[test]
     fn confidence_in_segments_follows_the_looks_around_their_number() {
-        // Passes back over a buffer of five segments.
+        // The results of reading places again, in passes over a buffer of five segments.
         let seen = |passes: usize| {
             let pass = (0..9).map(|others| EvictionCheck { others, gone: others >= 5 });
             (0..passes).flat_map(|_| pass.clone()).collect::<Vec<_>>()
         };
-        // The remaining doubt is that the first read from the medium was quick.
+        // The remaining doubt is that the first read from the medium may have been as quick as a hit.
         let Measured { value: segments, sure: one } = most_likely(&seen(1), 0.1);
         assert!(segments == 5 && (0.8..0.95).contains(&one), "{segments}, {one}");
         // The more reads of the medium are as quick as hits, the less one read shows; more passes show more.

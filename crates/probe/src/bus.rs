@@ -44,8 +44,8 @@ pub(crate) fn find(meter: &mut Meter<'_>, map: &Map) -> Result<Option<Measured<f
     };
     let most = READ_SECTORS_MAX.min(zone.sectors_on(0) / READ_TRACK_DIVISOR);
     let revolution = meter.revolution();
-    // The delay of each further sector, ns: the estimate for twice as many sectors must be accurate to much less than
-    // half a revolution.
+    // The delay of each further sector, ns. Lengths only double, because the delay predicted for the next length must
+    // be accurate to much less than half a revolution.
     let mut each = 0.0;
     let mut sectors = 2;
     while 2 * sectors <= most {
@@ -98,7 +98,8 @@ fn later_by(meter: &mut Meter<'_>, zone: &Zone, sectors: u64) -> Result<Option<f
     let n = zone.sectors_on(track);
     let first = zone.lbn_near(track, meter.draw.below(n.saturating_sub(sectors).max(1)));
     let last = first + sectors - 1;
-    // The sectors must lie on one track as dense as the others, without a slip or a remapped sector between them.
+    // The sectors must lie on one track as dense as the zone's others, without a slip or a remapped sector between
+    // them.
     if n != zone.sectors_on(0)
         || last >= zone.end
         || zone.locate(first).0 != track

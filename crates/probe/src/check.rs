@@ -265,7 +265,8 @@ pub(crate) fn writes(
     };
     let mut tally = Tally::new(capacity, capacity);
     for i in 0..REQUESTS + FURTHER_REQUESTS[0] + FURTHER_REQUESTS[1] {
-        // The result is tested only at two numbers of requests: a test after each would stop too often by chance.
+        // The result is tested only at two numbers of requests: a test after each request would stop too often by
+        // chance.
         let second = i == REQUESTS + FURTHER_REQUESTS[0];
         let is_test = second || i == REQUESTS;
         let is_settled = |reads: &[Read]| match second {

@@ -16,7 +16,7 @@ const SIDE_SECTORS: u64 = 2;
 /// The longest response of a read without a lost revolution, in revolutions beyond the passing of its sectors; the few
 /// reads that wait longest for their first sector exceed it.
 const ON_TIME_REVOLUTIONS_MAX: f64 = 0.85;
-/// The longest of the short moves before these reads, in revolutions.
+/// The longest of the short moves before the reads over a head switch, in revolutions.
 const SHORT_MOVE_REVOLUTIONS_MAX: f64 = 1.0 / 3.0;
 
 /// The findings about head switches.

@@ -143,7 +143,7 @@ fn leg<'l>(
         }
         let reading = meter.read(source, 1)?;
         if meter.is_hit(&reading) {
-            // A cache hit does not move the arm.
+            // A cache hit did not move the arm, so `source` is evicted.
             meter.leave(source)?;
             continue;
         }

@@ -130,7 +130,7 @@ impl Moves {
             let same = same_head.binary_search_by_key(&cylinders, |s| s.0).ok();
             let same = same.and_then(|i| same_head.get(i)).map(|s| s.1).filter(|_| to_other);
             let known = match (same, switch) {
-                // Moves to the next cylinder and another head may be slow.
+                // Moves to the next cylinder and another head may be slow, so they are a group of their own.
                 (Some(same), Some(switch)) if beside && cylinders > 1 => Some(f64::max(same, switch)),
                 _ => None,
             };
@@ -183,7 +183,8 @@ impl Moves {
         CHANGES.into_iter().filter_map(move |most| {
             let is_shown = |p: &&MoveTime| p.to_other && most.is_some_and(|most| p.cylinders <= most);
             let shown = by_distance.iter().filter(is_shown).count();
-            // A larger distance shows every move that a smaller one shows, so an equal number means the same moves.
+            // A larger distance shows every move that a smaller one shows, so an equal number of shown moves means the
+            // same moves.
             if before.replace(shown) == Some(shown) {
                 return None;
             }

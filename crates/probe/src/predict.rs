@@ -34,7 +34,8 @@ pub struct Predictor {
     expected: Option<Instant>,
 }
 
-/// The most bad predictions in a row that count as chance; after one more the platter is assumed elsewhere.
+/// The most bad predictions in a row that count as chance; after one more the platter is assumed to be at another
+/// angle.
 const BAD_PREDICTIONS_MAX: u32 = 2;
 
 /// The number of sectors of a write that must have crossed the bus before the drive writes: a page of 4 KiB
@@ -193,7 +194,7 @@ impl Predictor {
         self.seen = self.seen.max(at);
     }
 
-    /// Records that the command failed at `at`: such a time does not show the platter's angle.
+    /// Records that the command failed at `at`: the time of a failure does not show the platter's angle.
     pub fn failed(&mut self, at: Instant) {
         self.expected = None;
         self.follow(at);

@@ -183,8 +183,8 @@ pub struct Report {
     pub unwritable: Vec<Unreadable>,
     /// The result of the check with random reads.
     pub check: Check,
-    /// The result of the check with random requests, a third of them writes to the writable sectors; `None` without
-    /// such sectors.
+    /// The result of the check with random requests, a third of them writes to the writable sectors; `None` if no
+    /// sector is writable.
     pub writes: Option<Check>,
     /// The regions where predictions of writes may be wrong; the whole drive if no writes were allowed.
     pub unsure_writes: Vec<Unsure>,
@@ -253,7 +253,7 @@ impl Report {
         self.findings.iter().any(|f| f.what == "revolution time" && f.confidence >= REVOLUTION_CONFIDENCE_MIN)
     }
 
-    /// Limits the confidence in these findings.
+    /// Limits the confidence in the findings named `what` to `most`.
     pub(crate) fn no_surer(&mut self, what: &[&str], most: f64) {
         for finding in self.findings.iter_mut().filter(|finding| what.contains(&finding.what.as_str())) {
             finding.confidence = finding.confidence.min((most.clamp(0.0, 1.0) * 100.0).round() / 100.0);

@@ -72,7 +72,7 @@ impl Seeks {
         if most < f64::MAX { most } else { 0.0 }
     }
 
-    /// Splits the measured times with another command overhead.
+    /// Splits the measured times anew into moves and a command overhead of `overhead_ms`.
     pub(crate) fn part_at(&mut self, overhead_ms: f64) {
         let longer = self.overhead_ms - overhead_ms;
         let more = |ms: f64| ((ms + longer).max(0.0) * 1e3).round() / 1e3;
@@ -107,7 +107,7 @@ impl Target for InLayout<'_> {
             let sector = (past.ceil() as u64 + more) % n;
             let at = Location { track: self.index, sector: sector as u32 };
             let lbn = self.layout.lbn_at(at)?;
-            // A layout may be slightly larger than the drive; such LBNs are left out.
+            // A layout may be slightly larger than the drive; LBNs outside of `within` are left out.
             self.within.contains(lbn).then(|| (lbn.get(), ends(sector)))
         })
     }

@@ -269,7 +269,7 @@ fn climb(times: &[Vec<f64>], speed: f64, step: f64) -> (f64, f64) {
 /// Rounds to a whole number of revolutions per minute if the measurement permits it.
 fn snapped(revolution: f64, span: f64) -> f64 {
     let whole = 60e9 / (60e9 / revolution).round();
-    // The accumulated difference of the two revolution times over the span, ns.
+    // The accumulated difference of the rounded and the measured revolution time over the span, ns.
     let apart = (whole - revolution).abs() * span / revolution;
     if apart < 3_000.0 { whole } else { revolution }
 }

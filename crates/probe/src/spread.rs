@@ -86,7 +86,8 @@ pub(crate) fn find(
     Ok(found)
 }
 
-/// Returns the likeliest normal distribution of the times; `None` if too few trials had either result.
+/// Returns the likeliest normal distribution of the times; `None` if too few trials caught their sector, or too few
+/// missed it.
 fn fitted(trials: &[Trial]) -> Option<Spread> {
     let caught = trials.iter().filter(|t| t.1).count();
     if caught < 4 || trials.len() - caught < 4 {

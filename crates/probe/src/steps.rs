@@ -118,7 +118,7 @@ pub(crate) fn timed(
         let source = from.zone.lbn_near(from.track, sector);
         let mut reading = meter.read(source, 1)?;
         if meter.is_hit(&reading) {
-            // A cache hit does not move the arm.
+            // A cache hit did not move the arm, so `source` is evicted and read again.
             meter.leave(source)?;
             reading = meter.read(source, 1)?;
         }
@@ -291,8 +291,8 @@ mod tests {
     fn the_more_searches_disagree_the_less_sure_are_moves() {
         let of_pairs: Vec<f64> = (0..=40).map(|differ| none_astray(differ, 80, 0)).collect();
         assert!(of_pairs.windows(2).all(|w| w[1] < w[0]) && of_pairs[0] > 0.98, "{of_pairs:?}");
-        // One search in twenty goes wrong, and 7 in 1,000 medians of three: 80 such are right with 0.993^80, or less,
-        // because the share may be higher.
+        // One search in twenty goes wrong, and 7 in 1,000 medians of three: 80 such medians are right with 0.993^80,
+        // or less, because the share may be higher.
         let one_in_twenty = none_astray(8, 80, 0);
         assert!((one_in_twenty - 0.993_f64.powi(80)).abs() < 0.15, "{one_in_twenty}");
         // A move that was timed once is less certain.

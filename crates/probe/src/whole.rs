@@ -27,7 +27,7 @@ const ZONE_SLIPS_MAX: u64 = 20_000;
 /// Zones of the map that are one zone of the profile.
 #[derive(Clone, Debug)]
 pub(crate) struct Whole {
-    /// The indices of these zones in the map.
+    /// The indices, in the map, of the zones that are one.
     pub(crate) zones: Range<usize>,
     /// The profile's zone, with cylinders from 0 on.
     pub(crate) spec: ZoneSpec,
@@ -47,7 +47,7 @@ pub(crate) struct Joiner<'m> {
 struct Bare {
     spec: ZoneSpec,
     layout: Layout,
-    /// The number of sectors on these tracks before the zone.
+    /// The number of sectors on the extended tracks before the zone.
     begin: u64,
 }
 
@@ -220,7 +220,7 @@ impl Joiner<'_> {
         Some(placed)
     }
 
-    /// Returns whether a zone's LBNs are at the angles of these tracks, if the zone begins with sector `first`.
+    /// Returns whether a zone's LBNs are at the angles of the tracks `bare`, if the zone begins with sector `first`.
     fn stands(&self, zone: &Zone, bare: &Bare, first: u64) -> bool {
         let last = zone.lbns() - 1;
         let begin = zone.place(zone.first);

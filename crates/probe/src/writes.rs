@@ -458,7 +458,7 @@ fn acknowledged(meter: &mut Meter<'_>, region: LbnRange) -> Result<Option<Acknow
         .count();
     let write_back = alike + 2 >= responses.len().max(3);
     // With a buffer all responses are alike, except for unknown causes, of which one more case than seen is assumed.
-    // Without a buffer responses are alike by chance.
+    // Without a buffer responses are alike only by chance.
     let (of_buffer, of_medium) =
         (1.0 - 1.0 / (responses.len() + 2) as f64, 2.0 * EQUAL_RESPONSES_REVOLUTIONS_MAX);
     let (k, rest) = (alike as f64, (responses.len() - alike) as f64);

@@ -77,7 +77,8 @@ mod tests {
             for _ in 0..u32::from(window) * 8 {
                 cell = cell.with(new, window);
             }
-            // The error is e^-8 of the difference, and the half nanosecond below which a step rounds to zero.
+            // The error is e^-8 of the difference of old and new times, and the half nanosecond below which a
+            // step rounds to zero.
             prop_assert!(cell.mean().abs_diff(new) <= old.abs_diff(new) / 2_000 + u64::from(window));
             prop_assert!(cell.count() <= window);
         }

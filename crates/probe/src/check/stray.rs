@@ -10,7 +10,7 @@ use crate::meter::Meter;
 use crate::report::Unsure;
 use units::Lbn;
 
-/// The most reads that are repeated: the map does not fit a drive with more such reads.
+/// The most reads at other angles than in the map that are repeated: with more, the map does not fit the drive.
 const REPEATED_READS_MAX: usize = 32;
 /// The most stretches that are reported: the map does not fit a drive with more of them.
 const STRETCHES_MAX: usize = 8;
@@ -20,7 +20,7 @@ const STRETCHES_MAX: usize = 8;
 pub(crate) struct Strays {
     /// Stretches whose sectors are elsewhere than in the map.
     pub(crate) stretches: Vec<Unsure>,
-    /// Single LBNs that are elsewhere.
+    /// Single LBNs that are elsewhere than in the map.
     pub(crate) moved: Vec<u64>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn find(
         }
         looks += 1;
         meter.find_phase()?;
-        // The order is downward, because read-ahead goes upward.
+        // The LBNs are read in descending order, because the drive reads ahead in ascending order.
         for lbn in sectors.rev() {
             if !is_surely_elsewhere(meter, map, lbn)? {
                 continue;

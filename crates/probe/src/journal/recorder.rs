@@ -21,7 +21,8 @@ const HIT_NS: f64 = 900_000.0;
 /// The most reads of other sectors to evict one from the buffer: more than any count of segments.
 const RETURN_READS_MAX: u64 = 20_000;
 
-/// The number of reads elsewhere, beyond one for each known segment, that evict the last ones from the buffer.
+/// The number of reads elsewhere, beyond one for each known segment, that evict the last recorded sectors from the
+/// buffer.
 const EVICTING_READS: u64 = 4;
 
 /// Repeated reads agree if their ends differ by less than this, in revolutions.
@@ -238,7 +239,8 @@ impl<'a> Recorder<'a> {
     ) -> Result<[Done; 2], ProbeError> {
         let [first, second] = two;
         if let Some(one) = self.recorded(first.0, first.1)? {
-            // Two such commands are recorded together; if the second one is missing, it counts as lost.
+            // Two commands that were sent together are recorded together; if the second one is missing, it counts as
+            // lost.
             let other = self.recorded(second.0, second.1)?;
             let end = one.timed.completed;
             let lost = Done { timed: Timed { submitted: end, completed: end }, fault: Some(Fault::Lost) };

@@ -92,7 +92,7 @@ impl Mapper<'_, '_> {
         more: f64,
     ) -> Result<bool, ProbeError> {
         let mut lbns: Vec<u64> = lbns.iter().copied().filter(|&l| l < self.capacity).collect();
-        // The order is downward, because read-ahead goes upward.
+        // The LBNs are read in descending order, because the drive reads ahead in ascending order.
         lbns.sort_unstable_by(|a, b| b.cmp(a));
         lbns.dedup();
         for lbn in lbns {
@@ -131,7 +131,7 @@ impl Mapper<'_, '_> {
         if first.abs() < threshold {
             return Ok(AngleCheck { error: first, readings: 1.0, met: true });
         }
-        // A single completion may be late for another reason, so a neighbouring sector is read, too.
+        // A single completion may be late for a reason other than the angle, so a neighbouring sector is read, too.
         if let Some(other) = self.beside(zone, lbn, 1)
             && self.deviation(zone, other)?.1.abs() >= threshold
         {
@@ -235,8 +235,8 @@ impl Mapper<'_, '_> {
     }
 }
 
-/// Returns the mean of the errors near their median, and the number of these errors. Readings that were delayed for
-/// another reason are far from the median.
+/// Returns the mean of the errors near their median, and the number of these errors. Readings from delayed reads are
+/// far from the median.
 fn middle(errors: &[f64], spread: f64) -> (f64, f64) {
     let mut sorted = errors.to_vec();
     let middle = median(&mut sorted);

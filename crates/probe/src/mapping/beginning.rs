@@ -252,7 +252,8 @@ impl Mapper<'_, '_> {
         for &(k, angle) in angles.iter().rev() {
             let turned = wrap(angle - start);
             if sector.is_none() && turned.abs() < VISIBLE_DEVIATIONS_MIN * self.spread {
-                // The angle is too small for the accuracy of readings; LBNs farther away are larger angles apart.
+                // The angle over this distance is too small for the accuracy of readings; over longer ones it is
+                // larger.
                 continue;
             }
             let so_far = sector.unwrap_or(frac(turned) / k);

@@ -9,7 +9,7 @@ use crate::error::ProbeError;
 use crate::revolutions::{frac, wrap};
 use crate::zone::{Level, Shift, Zone};
 
-/// The most tracks of the new zone before the first LBN that deviates.
+/// The most tracks of the new zone before the first LBN that deviates from the previous zone's angles.
 const TRACKS_BEFORE_MAX: u64 = 3;
 
 /// The most slipped sectors in the previous zone that the readings of that zone may have missed.

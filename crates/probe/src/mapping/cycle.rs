@@ -145,7 +145,7 @@ impl Mapper<'_, '_> {
             return Ok(None);
         }
         let mut errors = Vec::new();
-        // The order is downward, because read-ahead goes upward.
+        // The LBNs are read in descending order, because the drive reads ahead in ascending order.
         for slot in (0..length / width).rev() {
             let (track, until) = (from + slot * width, from + (slot + 1) * width - 1);
             let (first, last) = (zone.lbn_near(track, 0), zone.lbn_near(until, zone.sectors_on(until) - 1));
@@ -348,8 +348,8 @@ impl Mapper<'_, '_> {
 }
 
 impl Cycle {
-    /// Returns the rotations of a zone of one density with the same order of tracks: the rotation of a track and, if
-    /// `levels` has a second level, that of a cylinder.
+    /// Returns the rotations that a zone of one density with this order of tracks would have: the rotation of a track
+    /// and, if `levels` has a second level, that of a cylinder.
     fn levels(&self, levels: &[Level]) -> Vec<Level> {
         // A slot's angle is that at which its first sector ends.
         let begins: Vec<f64> = self.slots.iter().map(|s| s.angle - 1.0 / s.sectors as f64).collect();

@@ -28,8 +28,8 @@ pub(super) const WHOLE_ERROR_SECTORS_MAX: f64 = 0.35;
 /// A density that seems to begin within this many LBNs of the start of a track is assumed to begin with the track.
 const DENSITY_START_LBNS_MAX: f64 = 6.0;
 
-/// The cause of the first deviation: a slip of this many sectors, a further level, a single LBN that is elsewhere, or
-/// the zone's end.
+/// The cause of the first deviation: a slip of this many sectors, a further level, a single LBN that is not at its
+/// zone's angle, or the zone's end.
 pub(super) enum Event {
     Slip(u64),
     Level(Level),

@@ -65,7 +65,7 @@ impl Map {
         self.zones.get(after.checked_sub(1)?).filter(|z| lbn < z.end)
     }
 
-    /// Returns the number of irregularities: ends of zones, slips, and single LBNs that are elsewhere.
+    /// Returns the number of irregularities: ends of zones, slips, and single LBNs that are not at their zones' angles.
     pub(crate) fn breaks(&self) -> u64 {
         let inside: usize = self.zones.iter().map(|z| z.shifts.len() + z.odd.len()).sum();
         (inside + self.zones.len().saturating_sub(1)) as u64

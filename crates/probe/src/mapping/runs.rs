@@ -55,7 +55,7 @@ impl Mapper<'_, '_> {
             if points.iter().all(|&lbn| lbn < self.capacity) && self.all_meet_within(&zone, &points, loose)? {
                 self.take_back(zone.first);
                 self.follow_cycle(&mut zone, good)?;
-                // The farthest readings have corrected the rotation of a cycle.
+                // The readings of LBNs far ahead have corrected the rotation of a cycle.
                 zone.levels = zone.cycle.as_ref().map(|cycle| levels(cycle, loose)).unwrap_or_default();
                 return Ok(Some(zone));
             }
@@ -72,7 +72,7 @@ impl Mapper<'_, '_> {
                 self.shape = Some(RunShape::new(tracks, skew));
                 self.take_back(zone.first);
                 self.follow_cycle(&mut zone, good)?;
-                // The farthest readings have corrected the rotation of a cycle.
+                // The readings of LBNs far ahead have corrected the rotation of a cycle.
                 zone.levels = zone.cycle.as_ref().map(|cycle| levels(cycle, loose)).unwrap_or_default();
                 return Ok(Some(zone));
             }
@@ -231,8 +231,8 @@ fn runs_of(zone: &Zone) -> Option<Vec<Run>> {
     Some((0..tracks).step_by(unit as usize).take(CYCLE_TRACKS_MAX).map(run).collect())
 }
 
-/// Returns the rotations of a zone of one density with the same order of tracks: of a track, of a run, and of a band.
-/// Equal rotations differ by less than `loose`.
+/// Returns the rotations that a zone of one density with this cycle's order of tracks would have: of a track, of a run,
+/// and of a band. Equal rotations differ by less than `loose`.
 pub(super) fn levels(cycle: &Cycle, loose: f64) -> Vec<Level> {
     let (slots, width) = (&cycle.slots, cycle.width());
     // A slot's angle is that at which its first sector ends.

@@ -33,7 +33,7 @@ const LINE_DEVIATIONS_MAX: f64 = 4.0;
 const WALKED_TRACKS_MAX: usize = 40;
 const EQUAL_TRACKS_MIN: usize = 7;
 
-/// The fewest sectors of a track that is measured in this way.
+/// The fewest sectors of a track that is measured by itself.
 const TRACK_SECTORS_MIN: u64 = 24;
 
 impl Mapper<'_, '_> {
@@ -96,7 +96,7 @@ impl Mapper<'_, '_> {
         let least = before.saturating_sub(TRACK_SECTORS_CHANGE_MAX).max(8);
         let half = self.readings(before) / 2;
         let mut readings: Vec<(u64, f64)> = Vec::new();
-        // The order is downward, because read-ahead goes upward.
+        // The LBNs are read in descending order, because the drive reads ahead in ascending order.
         for (high, low) in [END_PLACE_SHARES, START_PLACE_SHARES] {
             for k in 0..half {
                 let part = high - (high - low) * k as f64 / (half - 1) as f64;

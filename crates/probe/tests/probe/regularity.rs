@@ -156,8 +156,8 @@ fn tracks_that_break_a_zones_rule_are_named_as_soon_as_a_read_meets_one() {
             let found = Probe::new(options).run(&mut device, &mut |_| ControlFlow::Continue(())).unwrap();
             let broken = device.some;
             let what = format!("{seed}: {cylinders:?} of {behaviour}, {:?}", found.report);
-            // The map assumes that these tracks are regular, and measures no more than on a regular drive,
-            // except for readings that meet them by chance.
+            // The map assumes that the broken tracks are regular, and measures no more than on a regular
+            // drive, except for readings that meet them by chance.
             assert!(measured(&found) <= measured(&whole) + 60, "{what}");
             // If times vary, moves may be measured twice on one of the two drives and once on the other.
             let noisy = behaviour != Behaviour::default();
@@ -198,7 +198,7 @@ fn a_fiftieth_of_a_zone_that_breaks_its_rule_is_always_named() {
         let reported: u64 =
             found.report.unsure.iter().map(|region| common_to(region, &lbns(&cylinders))).sum();
         let broken = lbns(&cylinders);
-        // A reading ahead of the map may meet these tracks as well: then they are a zone of the profile.
+        // A reading ahead of the map may meet the broken tracks as well: then they are a zone of the profile.
         let modelled = found.profile.layout.zones.len() == 3;
         let of = broken.end - broken.start;
         assert!(modelled || 10 * reported >= 9 * of, "{seed}: {:?}", found.report.unsure);

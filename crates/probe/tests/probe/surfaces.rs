@@ -5,7 +5,7 @@ use crate::common::{self, Emulated, finding};
 use probe::{Options, Probe};
 use std::ops::ControlFlow;
 
-/// Probes a drive of such zones; checks the number of heads and the share of predicted reads.
+/// Probes a drive of zones on one surface each; checks the number of heads and the share of predicted reads.
 fn is_found(name: &str, noisy: bool, least: f64) {
     let truth = common::profile_of(name).unwrap();
     let mut device = if noisy { Emulated::noisy(&truth, 1) } else { Emulated::new(&truth) };

@@ -157,7 +157,7 @@ fn a_write_settles_no_less_than_a_read_and_is_not_said_to_be_known_when_it_is_no
             }
         }
     }
-    // If times vary, one probe in 32 is surer than 75%.
+    // If times vary, one probe in 32 is surer than 75% of the settling time.
     assert!(surest > 0.5, "nowhere sure: {surest}");
 }
 

@@ -54,7 +54,7 @@ fn number(text: &str) -> f64 {
     rest[..end].parse().unwrap_or(f64::NAN)
 }
 
-/// Returns whether a number lies in a range such as `5 to 8`, or equals a single number; and the number as text.
+/// Returns whether a number lies in a range such as `5 to 8`, or equals a single number; and `is` as text.
 fn between(value: &str, is: u64) -> (bool, String) {
     let (least, most) = value.split_once(" to ").unwrap_or((value, value));
     ((number(least)..=number(most)).contains(&(is as f64)), is.to_string())
@@ -170,7 +170,7 @@ impl<'t> Judge<'t> {
             "cache segments" => {
                 (number(value) as usize == cache.segments as usize, cache.segments.to_string())
             }
-            // The time of a hit elsewhere; a hit that continues the last read takes the smaller of the two times
+            // The time of a hit that does not continue the last read; one that does takes the smaller of the two times
             // (docs/MODEL.md).
             "hit" => near(
                 hits.per_request_overhead_ms

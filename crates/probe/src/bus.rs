@@ -98,8 +98,7 @@ fn later_by(meter: &mut Meter<'_>, zone: &Zone, sectors: u64) -> Result<Option<f
     let n = zone.sectors_on(track);
     let first = zone.lbn_near(track, meter.draw.below(n.saturating_sub(sectors).max(1)));
     let last = first + sectors - 1;
-    // The sectors must lie on one track as dense as the zone's others, without a slip or a remapped sector between
-    // them.
+    // The sectors must lie on one track as dense as the zone's others, without a slip or remapped sector in between.
     if n != zone.sectors_on(0)
         || last >= zone.end
         || zone.locate(first).0 != track

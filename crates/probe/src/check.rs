@@ -265,8 +265,7 @@ pub(crate) fn writes(
     };
     let mut tally = Tally::new(capacity, capacity);
     for i in 0..REQUESTS + FURTHER_REQUESTS[0] + FURTHER_REQUESTS[1] {
-        // The result is tested only at two numbers of requests: a test after each request would stop too often by
-        // chance.
+        // Only two numbers of requests lead to a test: a test after each request would stop too often by chance.
         let second = i == REQUESTS + FURTHER_REQUESTS[0];
         let is_test = second || i == REQUESTS;
         let is_settled = |reads: &[Read]| match second {
@@ -288,8 +287,7 @@ pub(crate) fn writes(
             let reading = meter.execute(meter.now(), Op::Write, lbn, sectors)?;
             predictor.write(reading.submitted, LbnRange::new(Lbn::new(lbn), Sectors::new(sectors)));
             if reading.failed {
-                // After a failed write the arm may be anywhere: the next read finds it again, and is not part of the
-                // result.
+                // After a failed write the arm may be anywhere: the next read finds it, and is not part of the result.
                 predictor.failed(reading.completed);
                 let anywhere = meter.draw.below(capacity - SECTORS.min(capacity) + 1);
                 predicted(meter, predictor, anywhere, SECTORS.min(capacity))?;

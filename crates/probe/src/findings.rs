@@ -250,8 +250,7 @@ pub(crate) fn of_seeks(report: &mut Report, seeks: &Seeks, zero_latency: Option<
     } else if seeks.head_switch_shows {
         (seeks.head_switch_sure.unwrap_or(overhead_sure), "")
     } else {
-        // The time of a head switch may be from zero to this bound, which includes the overhead if that was not
-        // separated.
+        // The time of a head switch is between zero and this bound, which includes an unseparated overhead.
         let bound = seeks.head_switch_ms + if seeks.parted { 0.0 } else { seeks.overhead_ms };
         (sure::of_bounds(bound, sure::EQUAL_TIMES_MS_MAX), "hidden by the shortest seek: an upper bound")
     };

@@ -21,8 +21,7 @@ use units::{Bytes, Lbn, Sectors};
 pub(crate) fn assemble(map: &Map, shape: Shape, bus_revolutions: f64, loose: f64) -> (u32, LayoutSpec) {
     let map = &aligned(map, shape);
     let mut plain = vec![false; map.zones.len()];
-    // A zone that the format can express stays as it is; any other may be a part of a zone of the drive that can be
-    // joined.
+    // A zone that the format can express stays as it is; any other may be a part of a larger zone, to be joined.
     let alone: Vec<bool> = map.zones.iter().map(|zone| is_alone(zone, shape, bus_revolutions)).collect();
     let is_wanted = |i: usize| alone.get(i).is_some_and(|alone| !alone);
     let wholes = Joiner { map, shape, bus_revolutions, loose }.run(&is_wanted);
@@ -165,8 +164,7 @@ fn parts(zone: &Zone, shape: Shape, plain: bool) -> Vec<Zone> {
     let spared = zone.region.map(|r| (r.lbns + r.spares) / zone.sectors);
     let expressible = |unit: u64, advance: f64| {
         orders.contains(&unit) || {
-            // The format has spares at the end of several cylinders only if their common rotation is the sum of single
-            // ones.
+            // The format has spares of several cylinders only if their common rotation is the sum of single ones.
             let base = zone.levels.iter().rfind(|l| l.unit < unit && orders.contains(&l.unit));
             shape.kind.band().is_none()
                 && zone.region.is_some_and(|r| r.spares > 0)

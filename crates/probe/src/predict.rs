@@ -34,8 +34,7 @@ pub struct Predictor {
     expected: Option<Instant>,
 }
 
-/// The most bad predictions in a row that count as chance; after one more the platter is assumed to be at another
-/// angle.
+/// The most bad predictions in a row that count as chance; after one more another angle of the platter is assumed.
 const BAD_PREDICTIONS_MAX: u32 = 2;
 
 /// The number of sectors of a write that must have crossed the bus before the drive writes: a page of 4 KiB

@@ -232,8 +232,7 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<ProbedProfil
         let measured = seeks.head_switch_ms;
         seeks.head_switch_ms = crossing.repeated_by(measured);
         if (seeks.head_switch_ms - measured).abs() > sure::EQUAL_TIMES_MS_MAX {
-            // The reads and the moves disagree on the head switch: one of the two is wrong, so the switch is reported
-            // as a bound.
+            // The reads and the moves disagree on the head switch: one is wrong, so the switch is reported as a bound.
             seeks.head_switch_moved = true;
         }
     }

@@ -239,8 +239,7 @@ impl<'a> Recorder<'a> {
     ) -> Result<[Done; 2], ProbeError> {
         let [first, second] = two;
         if let Some(one) = self.recorded(first.0, first.1)? {
-            // Two commands that were sent together are recorded together; if the second one is missing, it counts as
-            // lost.
+            // Two commands that were sent together are recorded together; a missing second one counts as lost.
             let other = self.recorded(second.0, second.1)?;
             let end = one.timed.completed;
             let lost = Done { timed: Timed { submitted: end, completed: end }, fault: Some(Fault::Lost) };

@@ -36,8 +36,7 @@ impl Mapper<'_, '_> {
         let last = self.capacity - 1 - first;
         let mut sectors = self.density(first, angle)?;
         if sectors < self.fewest_sectors() && first + self.fewest_sectors() < self.capacity {
-            // With so few sectors per track, the drive would have too many tracks: readings were wrong, and are
-            // repeated.
+            // With so few sectors per track there would be too many tracks: readings were wrong, and are repeated.
             self.meter.find_phase()?;
             sectors = self.density_over(first, angle, &DENSITY_STEPS)?;
         }
@@ -252,8 +251,7 @@ impl Mapper<'_, '_> {
         for &(k, angle) in angles.iter().rev() {
             let turned = wrap(angle - start);
             if sector.is_none() && turned.abs() < VISIBLE_DEVIATIONS_MIN * self.spread {
-                // The angle over this distance is too small for the accuracy of readings; over longer ones it is
-                // larger.
+                // The angle over this distance is too small for the accuracy of readings; longer distances follow.
                 continue;
             }
             let so_far = sector.unwrap_or(frac(turned) / k);

@@ -158,8 +158,8 @@ impl Mapper<'_, '_> {
         if let Some(cycle) = zone.cycle.as_mut() {
             for (track, begin, end) in errors {
                 if let Some(slot) = cycle.slots.get_mut((track % length / width) as usize) {
-                    // In a slot of several tracks, the difference of the errors at its begin and its end is an error of
-                    // the skew.
+                    // In a slot of several tracks, the difference of the errors at its two ends is an error of the
+                    // skew.
                     slot.angle += if width > 1 { begin } else { f64::midpoint(begin, end) };
                     slot.skew += (end - begin) / (width - 1).max(1) as f64 * f64::from(u8::from(width > 1));
                 }

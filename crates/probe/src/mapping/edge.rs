@@ -86,8 +86,7 @@ impl Mapper<'_, '_> {
         Ok(None)
     }
 
-    /// For readings that vary: returns two LBNs on consecutive tracks, the first at its predicted angle, the second
-    /// not.
+    /// For readings that vary: returns two LBNs on consecutive tracks, only the first at its predicted angle.
     pub(super) fn off_tracks(
         &mut self,
         zone: &Zone,

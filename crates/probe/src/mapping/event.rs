@@ -12,8 +12,8 @@ pub(super) const SLIP_SECTORS_MAX: u64 = 256;
 /// same track.
 const NEAR_SLIP_SECTORS_MAX: u64 = 32;
 
-/// The value in place of `NEAR_SLIP_SECTORS_MAX` if readings vary: another zone's density looks like a slip over a few
-/// LBNs.
+/// The value that replaces `NEAR_SLIP_SECTORS_MAX` if readings vary: another zone's density looks like a slip over a
+/// few LBNs.
 const NOISY_SLIP_SECTORS_MAX: u64 = 8;
 
 /// The most units of a level that make one unit of the next level; a band has some hundred tracks.
@@ -49,8 +49,7 @@ impl Mapper<'_, '_> {
         let regular = sector == 0 && track > top && track % top == 0;
         if regular && track / top <= LEVEL_UNITS_MAX && zone.levels.len() < LEVELS_MAX {
             let advance = wrap(angle - zone.angle);
-            // If readings vary, a rotation from one or two of them may be wrong by a sector over three times its
-            // tracks.
+            // A rotation from one or two readings that vary may be wrong by a sector over three times its tracks.
             let loose = if self.meter.is_noisy() { 2.0 * self.tolerance(n) } else { 0.0 };
             let whole = (advance * n as f64).round() / n as f64;
             let near = wrap(whole - advance).abs() * (n as f64) < WHOLE_ERROR_SECTORS_MAX;

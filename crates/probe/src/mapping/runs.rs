@@ -44,8 +44,7 @@ impl Mapper<'_, '_> {
     pub(super) fn cycle_of_runs(&mut self) -> Result<Option<Zone>, ProbeError> {
         let sectors = self.map.zones.last().map_or(0, |zone| zone.sectors);
         if self.meter.is_noisy() && !self.finds_ends_by_skews(sectors) {
-            // Unless skews show them, the ends of runs are not known to the LBN, and runs of wrong lengths do not
-            // recur.
+            // Unless skews show it, the end of a run is not known to the LBN, and runs of wrong lengths do not recur.
             return Ok(None);
         }
         let loose = self.equal_rotations();

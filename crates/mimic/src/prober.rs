@@ -117,7 +117,7 @@ pub struct Prober {
     /// The samples of the current distance.
     samples: Samples,
     unreadable: Unreadable,
-    /// The steps by which the next end moves towards zero if no place at its distance can be read.
+    /// The number of steps by which the next end at whose distance no place can be read moves towards zero.
     inward: i64,
     report: ProbeReport,
 }

@@ -1,4 +1,4 @@
-//! Short reads on known tracks: of a sector that is about to pass under the head.
+//! Short reads on tracks with known angles: each of a sector that is about to pass under the head.
 
 use crate::revolutions::frac;
 use crate::zone::Zone;

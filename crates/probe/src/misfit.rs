@@ -21,7 +21,7 @@ pub(crate) struct Moves {
     pub(crate) noisy: bool,
 }
 
-/// The assumed errors of times that a shape does not explain.
+/// The assumption on the part of the measured times that a shape does not explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Errors {
     /// All times have errors of about one size, which is estimated.

@@ -130,7 +130,8 @@ fn characterise(meter: &mut Meter<'_>, options: &Options) -> Result<ProbedProfil
         None => Buffer::default(),
     };
     if (buffer.keeps || buffer.reads_ahead) && meter.switch_buffer_off()? {
-        // The profile describes the buffer as it was; the measurements that follow use the buffer as switched off.
+        // The profile describes the buffer as it was before; the measurements that follow use the buffer as switched
+        // off.
         let rest = report.kept("read cache, switched off", buffer::find(meter))?.unwrap_or_default();
         findings::of_switched_off(&mut report, &rest);
         buffer.vary = rest.vary;

@@ -59,7 +59,7 @@ pub(crate) fn find(
     let mut trials: Vec<Trial> = Vec::new();
     let mut take = |meter: &mut Meter<'_>, middle: f64, around: f64, count: u32| -> Result<_, ProbeError> {
         let mut of: Vec<u32> = (0..count).collect();
-        // The order is random, so that slow changes do not depend on the time left.
+        // The order is random, so that slow changes of the drive do not look like an effect of the time left.
         meter.draw.shuffle(&mut of);
         for i in of {
             let left = middle + around * (2.0 * (f64::from(i) + 0.5) / f64::from(count) - 1.0);

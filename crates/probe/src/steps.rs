@@ -15,7 +15,7 @@ use std::ops::Range;
 /// The share of the probe's time limit at which this measurement ends.
 const TIME_SHARE_MAX: f64 = 0.72;
 
-/// Returns the moves to measure, in tracks, if skews recur after `unit` tracks.
+/// Returns the distances of the moves to measure, in tracks, if skews recur after `unit` tracks.
 pub(crate) fn of(zone: &Zone, unit: Option<u64>) -> Vec<u64> {
     let mut steps: Vec<u64> = match unit {
         Some(r) if r <= HEADS_MAX => {
@@ -159,8 +159,8 @@ fn variance_of(apart: &mut [f64]) -> f64 {
 }
 
 /// Returns the probability that no search was so wrong that the choice of a shape depends on it. If too many searches
-/// may be, each move is first timed again, which makes it more accurate. `apart` has the distance of each result from
-/// that of its first search, ns.
+/// may be wrong, each move is first timed again, which makes its time more accurate. `apart` has the distance of each
+/// result from that of its first search, ns.
 pub(crate) fn again_where_astray(
     meter: &mut Meter<'_>,
     zone: &Zone,

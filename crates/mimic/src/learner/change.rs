@@ -244,8 +244,8 @@ mod tests {
             }
         }
 
-        /// The load changes from near distances with small errors to far ones with large errors, then to all
-        /// sources, and then to errors that are twice as large.
+        /// The load changes from near distances with small errors to far ones with large errors, then to all sources
+        /// of predictions, and then to errors that are twice as large.
         #[test]
         fn another_load_raises_no_alarm(seed: u64) {
             let (mut change, mut random) = (Change::default(), Stream::new(seed, "errors"));

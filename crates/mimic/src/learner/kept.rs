@@ -117,7 +117,7 @@ pub struct Saving {
     generation: u32,
     /// The part of the table that remains to be written.
     table: Option<PutTable>,
-    /// The next pair, and the next page of its cells.
+    /// The next pair to write, and the next page of its cells.
     pair: usize,
     page: usize,
     /// The distance of the last cell written of this pair.

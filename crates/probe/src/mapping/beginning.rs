@@ -65,8 +65,8 @@ impl Mapper<'_, '_> {
     }
 
     /// Returns a zone of another density that begins with the last track of the previous zone. The first sectors of
-    /// such a track are almost at the angles of the previous density. `angle` is that of the first LBN that is not, if
-    /// it is known.
+    /// such a track are almost at the angles of the previous density. `angle` is that of the first LBN that is not at
+    /// these, if it is known.
     pub(super) fn begin_sooner(&mut self, at: u64, angle: Option<f64>) -> Result<Option<Zone>, ProbeError> {
         if self.meter.is_noisy() {
             return self.begin_with_track(at);

@@ -402,7 +402,7 @@ fn recurs(tracks: &[Track], length: usize, loose: f64) -> Option<f64> {
 }
 
 /// Returns the number of tracks of a cylinder, and the index in `tracks` of the first track of one: the rotation to
-/// that track differs from the others. `tracks` are those of a cycle and the first of the next.
+/// that track differs from the other rotations. `tracks` are those of a cycle and the first of the next.
 fn heads(tracks: &[Track], loose: f64) -> Option<(usize, usize)> {
     // A track's angle is that at which its first sector ends.
     let begins: Vec<f64> = tracks.iter().map(|t| t.angle - 1.0 / t.sectors as f64).collect();

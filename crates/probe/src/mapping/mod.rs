@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 /// The most zones: a drive that seems to have more does not fit the model.
 const ZONES_MAX: usize = 4_096;
 
-/// The most tracks of a drive: a bound on the fewest sectors of a track.
+/// The most tracks of a drive, from which the least mean number of sectors per track follows.
 const DRIVE_TRACKS_MAX: u64 = HEADS_MAX * model::CYLINDERS_MAX as u64 / 2;
 
 /// The share of the probe's time limit at which mapping ends.

@@ -124,7 +124,7 @@ fn the_largest_drive_is_mapped_where_its_speed_wanders() {
 }
 
 /// Commands, completions or the bus are slow, or vary, by more than a cache hit usually takes: the probe recognises
-/// hits by the distribution of their times. It reports unknown properties as such, and continues.
+/// hits by the distribution of their times. It reports unknown properties as unknown, and continues.
 #[test]
 fn a_buffer_whose_hits_vary_is_known_and_what_is_not_is_named() {
     let probed = |truth: &Profile, switch: &str, (dice, seed): (u64, u64)| {

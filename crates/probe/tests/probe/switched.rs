@@ -1,5 +1,5 @@
-//! A drive that can switch its look-ahead and read cache off: the profile describes the buffer as it was, and all
-//! other measurements are made with the buffer off.
+//! A drive that can switch its look-ahead and read cache off: the profile describes the buffer as it was before,
+//! and all other measurements are made with the buffer off.
 
 use crate::common::Emulated;
 use drive::Behaviour;

@@ -21,7 +21,7 @@ pub(crate) const DISTANCE_SECTORS_MAX: i64 = 1 << 44;
 /// The value of unused entries of a line.
 const UNUSED_ENTRY: u32 = u32::MAX;
 
-/// A key below those of all distances: these are odd, so none of them is 0.
+/// A key below those of all distances, which are at least 1.
 const BEFORE_ALL: u32 = 0;
 
 /// The entry of a block's head for an unused line. No difference at which a line begins has this value.

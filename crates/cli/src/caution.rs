@@ -16,7 +16,7 @@ pub(crate) fn unused_because(caution: &str) -> Option<&'static str> {
     }
 }
 
-/// The message about a drive that is mistrusted.
+/// The message about a drive whose profile the scheduler does not trust.
 pub(crate) const MISTRUSTED: &str = "the drive has not behaved as its profile says for at least half a minute: usual for a drive that caches writes; otherwise probe the drive again";
 
 /// Returns a sentence about the behaviour of a policy that needs positions if none are known.

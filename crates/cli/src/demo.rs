@@ -62,7 +62,7 @@ impl Observer for Keep {
     }
 }
 
-/// Two runs of the same foreground, in step, and the number of their completions that were identical.
+/// Two runs of the same foreground, with and without the scan, and the number of completions that were identical in both.
 struct Pair {
     with: Run<Oltp>,
     without: Run<Oltp>,
@@ -71,7 +71,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Runs both foregrounds in step until the scan is done, which bounds the completions in memory.
+    /// Runs the foreground with and without the scan, in step so that few completions are in memory, until the scan is done.
     fn run(&mut self, console: &Console) -> Result<(), Problem> {
         let mut progress = self.with.progress(Goal::ScanDone, "scanning", console);
         loop {
@@ -92,7 +92,7 @@ impl Pair {
         self.same += with.drain(..pairs).zip(without.drain(..pairs)).filter(|(a, b)| a == b).count() as u64;
     }
 
-    /// Returns whether the completions of both runs are identical.
+    /// Returns whether each completion of the run with the scan is identical to that of the run without.
     fn identical(&self) -> bool {
         let (Keep(with), Keep(without)) = &self.kept;
         self.same == self.with.requests() && with.is_empty() && without.is_empty()

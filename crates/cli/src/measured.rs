@@ -3,7 +3,7 @@
 use crate::tables::grouped;
 use serde_json::Value;
 
-/// Returns a line about what the status calls `measured`; `None` if nothing is measured.
+/// Returns a line about the field `measured` of a status; `None` if the cost is not measured.
 pub(crate) fn measured(status: &Value) -> Option<String> {
     let measured = status.as_object()?;
     let arm = |name: &str| {

@@ -95,7 +95,7 @@ fn examples(help: &str) -> Roff {
     roff
 }
 
-/// Names the page of the parent command, and the place of the documents.
+/// Names the page of the parent command, and the directory of the documents.
 fn see_also(command: &Command) -> Roff {
     let mut roff = Roff::default();
     roff.control("SH", ["SEE ALSO"]);

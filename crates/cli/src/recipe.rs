@@ -1,4 +1,4 @@
-//! The description of a disk's core, from which an identical core can be made, because a recording is replayed on a fresh core.
+//! The description of a disk's scheduler core, from which an identical core can be made, to replay a recording.
 
 use crate::caution::without_positions;
 use crate::mimic::Learning;
@@ -18,7 +18,7 @@ const GRAIN: Bytes = Bytes::new(32 << 10);
 /// core adds the cost to the clock, which must not overflow.
 const COST_NS_MAX: u64 = 60_000_000_000;
 
-/// The description of a core, and the setup of a recording; times in nanoseconds.
+/// The description of a scheduler core, which is the setup of a recording; times in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Recipe {
@@ -32,14 +32,14 @@ pub(crate) struct Recipe {
     /// The time that FAST 2002's scheduler adds to each move of a detour; `None` for our own scheduler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) conservatism_ns: Option<u64>,
-    /// Whether a request may wait one more revolution within the bound on harm, and the rest of a gap after a detour is planned
-    /// for.
+    /// Whether a request may wait one more revolution for a detour within the bound on harm, and whether the rest of a gap
+    /// after a detour is planned as another gap.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) extra_revolutions: bool,
     /// Whether the cost of background work is measured, by comparison with windows of time without it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) audit: bool,
-    /// `None`: idle time is not used.
+    /// The idle time after which background work begins; `None`: idle time is not used.
     pub(crate) idle_after_ns: Option<u64>,
     pub(crate) partial_blocks: usize,
     /// The parameters of a mimic; a recording without them was made with the defaults.
@@ -70,7 +70,7 @@ pub(crate) struct Costs {
     shortest_access_ns: u64,
     overlap: bool,
     write_back: bool,
-    /// The costs of a write that is reported from the medium; given only if it is unknown whether the drive caches writes.
+    /// The costs of a write acknowledged from the medium; given only if it is unknown whether the drive caches writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     if_through_ns: Option<[u64; 2]>,
 }
@@ -149,7 +149,7 @@ impl Recipe {
         Self::deserialize(setup).map_err(|error| error.to_string())
     }
 
-    /// Returns the seed of the windows without background work. Each disk has another, so that not all disks pause at once.
+    /// Returns the seed of the time windows without background work: each disk's own, so that not all pause at once.
     fn audit_seed(&self) -> u64 {
         self.disk.bytes().fold(0, |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)))
     }

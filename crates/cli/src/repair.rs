@@ -124,7 +124,7 @@ fn shown(report: &Report, state: &std::path::Path) -> String {
     let again = format!("freeblock repair --state {} --disk {name}", state.display());
     if let Some(why) = &report.damage {
         let _ = writeln!(text, "damage: {why}");
-        // If the journal is sound, other damage has stopped its tasks.
+        // If the journal is sound, damage elsewhere has stopped the disk's tasks.
         let is_whole =
             report.files.iter().any(|file| file.name == "tasks.journal" && file.sound == Some(true));
         let mut back = "";

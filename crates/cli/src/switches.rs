@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// The directory of the records of switches that are off. Only root may enter it: the records must be trustworthy, and the
-/// commands that switch need root anyway.
+/// The directory with a record of each disk whose look-ahead or read cache is switched off. Only root may enter it: the records
+/// must be trustworthy, and the commands that switch need root anyway.
 const RECORDS: &str = "/var/lib/freeblock-switches";
 
 /// The disk whose switches this process has switched off; static, so that a signal handler finds it.

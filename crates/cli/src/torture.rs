@@ -37,10 +37,10 @@ pub(crate) fn execute(args: &TortureArgs, console: &Console) -> Result<Outcome, 
     outcome
 }
 
-/// The number of histories that are over, for a second Ctrl-C.
+/// The number of finished histories, which a second Ctrl-C reports.
 static OVER: AtomicU64 = AtomicU64::new(0);
 
-/// The extent of the run.
+/// The length of the whole run: in steps, in virtual time or in real time.
 enum Whole {
     Steps(u64),
     Virtual(Duration),
@@ -71,7 +71,7 @@ impl Whole {
         }
     }
 
-    /// Returns the option for the rest of the run.
+    /// Returns the option by which another command does the rest of the run.
     fn rest(&self, counts: &Counts) -> String {
         let left = self.all().saturating_sub(self.done(counts));
         let seconds = Duration::from_nanos(left).as_secs_f64();

@@ -11,7 +11,7 @@ use workload::{Share, Utilisation};
 /// The kind of foreground load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// Requests of one size at random places.
+    /// Requests of one size at random addresses.
     Random,
     /// The OLTP load of the papers.
     Oltp,
@@ -56,7 +56,7 @@ impl FromStr for Load {
             Some(("replay", "")) => Err("name the trace: replay:FILE".to_owned()),
             Some(("replay", file)) => Ok(Self::Replay(PathBuf::from(file))),
             None if text == "replay" => Err("name the trace: replay:FILE".to_owned()),
-            // The reader of the language names the place of a mistake.
+            // The reader of mixtures, which runs later, reports a mistake with its place in the text.
             _ if is_mixture(text) => Ok(Self::Mixture(text.to_owned())),
             _ => Err("the workloads are random, oltp, utilisation:PERCENT, tpcc, postmark and replay:FILE, and mixtures such as 3*zipf:0.9,size=4k/64k + sequential:4,size=64k; poisson:150"
                 .to_owned()),
@@ -64,8 +64,8 @@ impl FromStr for Load {
     }
 }
 
-/// Returns whether a text is meant as a mixture: it contains a sign of that language, or begins with a word for the place of
-/// requests.
+/// Returns whether a text is meant as a mixture: it contains a sign of that language, or begins with a word for the addresses
+/// of requests.
 fn is_mixture(text: &str) -> bool {
     text.contains([',', ';', '+', '*', '@', '='])
         || text.split(':').next().is_some_and(|word| matches!(word.trim(), "zipf" | "hot" | "sequential"))

@@ -243,7 +243,7 @@ fn text_buffers(text: &Text) -> [*const c_void; 2] {
 /// `array` is a struct of this file that has not been released.
 unsafe extern "C" fn release_array(array: *mut Array) {
     // SAFETY: as in `release_schema`, with the box of `Array::new`. The buffers belong to the column, which this box keeps; a
-    // child or dictionary that was moved out has a box and a share of its own.
+    // child or dictionary that was moved out has a box of its own, which keeps the column too.
     unsafe {
         let owns = Box::from_raw((*array).private_data.cast::<ArrayOwns>());
         for &child in &owns.children {

@@ -19,7 +19,7 @@ pub(crate) const LOADS: [Load; 2] = [Load::Oltp, Load::Random];
 pub enum Load {
     /// Tasks of transactions, with think time: `freeblock simulate --workload oltp --mpl N`.
     Oltp,
-    /// Requests of 4 KB at random places, a constant number of them outstanding: `--workload random --mpl N`.
+    /// Requests of 4 KB at random addresses, a constant number of them outstanding: `--workload random --mpl N`.
     Random,
 }
 

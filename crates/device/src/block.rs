@@ -18,7 +18,7 @@ pub enum Ask {
     Write {
         /// The sectors' bytes.
         bytes: Vec<u8>,
-        /// Whether they must be on the medium before the answer.
+        /// Whether the bytes must be on the medium before the answer.
         through: bool,
     },
     /// Puts all acknowledged writes on the medium. The range is ignored.
@@ -60,7 +60,7 @@ pub enum Failure {
     Length {
         /// The range.
         range: LbnRange,
-        /// Its size in bytes.
+        /// The range's size in bytes.
         expected: Bytes,
         /// The bytes given.
         found: usize,
@@ -166,7 +166,7 @@ pub trait Device: Debug {
     /// Returns the device's optional commands and properties.
     fn abilities(&self) -> Abilities;
 
-    /// Returns runs that cover the range from its beginning, at least one, and never more than the range. A device
+    /// Returns runs from the range's beginning on, at least one, which end at the range's end or before it. A device
     /// that does not know its holes returns one run that is no hole.
     fn runs(&self, range: LbnRange) -> Vec<Run> {
         vec![Run { len: range.len(), hole: false }]

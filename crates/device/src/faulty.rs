@@ -73,7 +73,7 @@ enum Fate {
     /// The device gets the request after this delay.
     Delayed(Duration),
     Lost,
-    /// Makes these sectors good when it completes.
+    /// A write that makes these sectors good when it completes.
     Heals(LbnRange),
 }
 

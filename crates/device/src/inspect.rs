@@ -146,7 +146,7 @@ pub enum Verdict {
     Fine,
     /// The property lets freeblock schedule the disk, with a cost or a doubt that a user should know.
     Note,
-    /// The property prevents it.
+    /// The property prevents freeblock from scheduling the disk.
     Refused,
 }
 

@@ -41,7 +41,7 @@ struct HalfReadBlock {
 /// A finished background block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivered {
-    /// The core's report. If `bad` is set, there are no bytes.
+    /// The core's report on the block. If its `bad` is set, `bytes` is empty.
     pub record: Record,
     /// The bytes of a block that was read; empty for one that was written.
     pub bytes: Vec<u8>,

@@ -29,8 +29,8 @@ pub struct OverlapQueue<T> {
     waiting: BTreeMap<u64, Waiting<T>>,
     /// The arrival numbers of the waiting entries without blockers.
     ready: BTreeSet<u64>,
-    /// The entries that were begun and are not done, by the number that the owner of the queue knows. Numbers ascend in the
-    /// order of beginning.
+    /// The entries that were begun and are not done, by the number that `begin_next` returned. Numbers ascend in the order of
+    /// beginning.
     under_way: BTreeMap<u64, UnderWay<T>>,
     next_arrival: u64,
     next_number: u64,
@@ -53,7 +53,7 @@ struct Waiting<T> {
 
 #[derive(Clone, Debug)]
 struct UnderWay<T> {
-    /// `None` after [`OverlapQueue::unblock`]: no later entry waits for this one.
+    /// The entry's arrival number, operation and range; `None` after [`OverlapQueue::unblock`]: no later entry waits for it.
     place: Option<Place>,
     item: T,
 }

@@ -313,8 +313,8 @@ impl ScheduledDisk {
                 Outcome::Done
             }
             Err(Some(bad)) if range.contains(bad) => Outcome::NoData(bad),
-            // The bad sector is unknown. If background blocks begin this command, the core sends its request again without
-            // them.
+            // The bad sector is unknown, so the first is reported. If it belongs to a background block, the core sends the
+            // command's request again without background blocks.
             Err(_) => Outcome::NoData(range.start()),
         };
         self.core.command_done(now, id, outcome);
@@ -337,7 +337,7 @@ impl ScheduledDisk {
             let Some(ForegroundRequest { request, .. }) = self.requests.get_mut(number) else { continue };
             let request = Request { id: RequestId::new(number), ..*request };
             if self.core.submit(now, request).is_err() {
-                // `submit` checked everything else: the pool is full, and has room again after a completion.
+                // `submit` has checked everything but the room in the core's pool: the pool is full until a completion.
                 self.queued = Some(number);
                 return;
             }

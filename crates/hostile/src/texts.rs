@@ -93,7 +93,7 @@ pub(crate) fn trace_seeds() -> Vec<Vec<u8>> {
         (TraceFormat::Blktrace, blktrace()),
     ];
     let binary = binary.into_iter().map(|(format, bytes)| [vec![number(format)], bytes.repeat(3)].concat());
-    // Numbers from the count of formats on select a format whose events of dispatch are read.
+    // First bytes from the number of formats on select the formats again, with events of dispatch as arrivals.
     let numbers = 0..2 * TraceFormat::ALL.len() as u8;
     let of_text = numbers.flat_map(|n| texts.iter().map(move |text| [&[n], text.as_bytes()].concat()));
     binary.chain(of_text).collect()

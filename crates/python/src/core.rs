@@ -158,7 +158,7 @@ impl Core {
     /// Makes a core for a drive. `where` is "inside" the drive, where every time is known, or "outside", where the core sends
     /// commands and learns from completions. `policy` is a name as of `freeblock simulate --policy`, or a callable that gets the
     /// waiting requests and the time, and returns the index of the next. `harm` bounds the harm outside the drive and in idle
-    /// time, in millionths of the foreground's time.
+    /// time, in millionths of the foreground's time at the head.
     #[new]
     #[pyo3(signature = (drive, *, r#where="inside", policy=None, seed=1, idle_time=false, harm=None))]
     fn new(
@@ -349,7 +349,7 @@ impl Core {
         self.core.to_come(SessionId::new(session)).map_err(refused)
     }
 
-    /// The gaps that the planner has looked at, and those with a detour.
+    /// The number of gaps that the planner has looked at, and of those with a detour.
     #[getter]
     fn gaps(&self) -> (u64, u64) {
         let stats = self.core.planner_stats();

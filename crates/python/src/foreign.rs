@@ -8,8 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use workload::{Request, Source};
 
-/// The first exception of an object of Python. The scheduler's calls have no errors for it, so it is kept until the run has
-/// ended.
+/// The first exception of an object of Python. The scheduler's calls cannot return it, so it is kept until the run has ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trouble(Arc<Mutex<Option<PyErr>>>);
 

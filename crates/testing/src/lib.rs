@@ -111,7 +111,7 @@ pub fn in_own_process(test: &str) -> bool {
     if !output.status.success() || !said.contains("1 passed") {
         panic!("{test} in a process of its own: {}\n{said}", output.status);
     }
-    // The suite looks for `skipped: ` in the output: pass on the new process's.
+    // The suite looks for `skipped: ` in the output, so pass on the output of the new process.
     eprint!("{}", String::from_utf8_lossy(&output.stderr));
     false
 }

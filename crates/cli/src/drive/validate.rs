@@ -24,7 +24,7 @@ struct ValidateJson {
     classes: Vec<Class>,
 }
 
-/// The response times that this share of the requests did not exceed.
+/// The response times, in the trace and in the model, that this share of the requests did not exceed.
 #[derive(Serialize)]
 struct Point {
     share: f64,

@@ -36,7 +36,8 @@ struct Value<'c> {
     holds: bool,
 }
 
-/// Returns exit code 1 if a claim does not hold; with a list of known failures, if a measure differs from the list.
+/// Returns exit code 1 if a claim does not hold; with a list of known failures, if the failing measures are not
+/// those of the list.
 pub(crate) fn execute(
     args: &LabArgs,
     kept: Option<&Path>,

@@ -60,7 +60,7 @@ impl Known {
         self.0.get(&claim.id).is_some_and(|known| known.iter().any(|what| what.get_ref() == measure))
     }
 
-    /// Returns how the claim differs from the file, one sentence for each measure.
+    /// Returns how the claim's measures differ from the file's list, one sentence for each difference.
     pub(crate) fn unlike(&self, claim: &Claim) -> Vec<String> {
         let id = &claim.id;
         let lost = claim.measures.iter().filter(|m| !m.holds() && !self.has(claim, &m.what));

@@ -36,7 +36,8 @@ pub(crate) fn execute(
     Ok(text)
 }
 
-/// Writes the pictures, then the numbers, so that a file of numbers implies its pictures. Returns the files written.
+/// Writes the pictures, then the numbers, so that numbers are never without their pictures. Returns the files
+/// written.
 fn write(directory: &Path, finding: &Finding) -> Result<Vec<PathBuf>, Problem> {
     let mut written = Vec::new();
     for figure in &finding.saved.outcome.figures {

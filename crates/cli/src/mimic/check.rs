@@ -33,7 +33,8 @@ pub(crate) fn execute(args: &CheckArgs, console: &Console) -> Result<String, Pro
     check_capacity(&saved, &args.table, device.capacity())?;
     let mut random = Stream::new(args.seed, "mimic-check");
     let mut progress = Progress::new(console, "checking", args.requests);
-    // Two sets of distances: far ones, between random places, and near ones, where every power of two is equally likely.
+    // Two sets of distances: far ones, between random blocks, and near ones, where each interval between powers of two is
+    // equally likely.
     let (mut far, mut near) = (Compared::default(), Compared::default());
     let unit = saved.unit.get();
     let blocks = saved.capacity.get() / unit;

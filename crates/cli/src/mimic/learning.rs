@@ -43,7 +43,7 @@ pub(crate) struct Learning {
 
 impl Default for Learning {
     fn default() -> Self {
-        // The defaults do not depend on the drive.
+        // The defaults are the same for every drive, so any capacity and grain will do.
         let standard = LearnerConfig::new(Sectors::new(1), Sectors::new(1));
         Self {
             memory_bytes: standard.memory.get(),
@@ -76,7 +76,7 @@ impl Learning {
     }
 }
 
-/// Reads a number of samples, which is at most the number of samples that a mean is made of.
+/// Reads the number of samples that make a distance known: at most as many as a mean is made of.
 pub(crate) fn minimum_samples(text: &str) -> Result<u8, String> {
     let most = LearnerConfig::new(Sectors::new(1), Sectors::new(1)).window;
     let samples = text.parse().ok().filter(|n| (1..=most).contains(n));

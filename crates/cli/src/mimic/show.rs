@@ -46,7 +46,8 @@ pub(crate) fn execute(args: &ShowArgs) -> Result<String, Problem> {
     Ok(page(&saved, pair, range))
 }
 
-/// Returns the pairs of request types that were probed; other pairs are answered by the times of one of these.
+/// Returns the pairs of request types that were probed; the table predicts every other pair by one of
+/// these.
 fn probed(saved: &Saved) -> impl Iterator<Item = Pair> + '_ {
     Pair::ALL.into_iter().filter(|pair| saved.table.answered_by(*pair) == Some(*pair))
 }
@@ -69,7 +70,7 @@ struct MimicShowJson {
 #[derive(Serialize)]
 struct PairJson {
     pair: String,
-    /// The pair whose times answer for this pair, if any.
+    /// The pair by whose times the table predicts this pair, if any.
     answered_by: Option<String>,
     distances: usize,
     sequential_ms: Option<f64>,

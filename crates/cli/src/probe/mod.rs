@@ -68,7 +68,8 @@ pub(crate) fn execute(args: &ProbeArgs, console: &Console) -> Result<crate::Outc
             let _ = crate::switches::back();
         });
     }
-    // The instant of the last saving, and the number of commands saved then. Commands that the file answers are saved already.
+    // The instant of the last saving, and the number of commands saved then. Commands whose results the probe took from the
+    // file are saved already.
     let mut saved: Option<(Instant, u64)> = None;
     let mut trouble = None;
     let result = probe.run(device.as_mut(), &mut |at| {

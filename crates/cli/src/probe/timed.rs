@@ -24,7 +24,7 @@ pub(super) struct TimedRaw {
     commands: u64,
     /// The content of the sectors that may be written, with their LBNs.
     held: Option<(LbnRange, Vec<u8>)>,
-    /// The disk's numbers for its operations, by the ring's token of each.
+    /// The disk's number of each operation under way, by the ring's token.
     under_way: BTreeMap<::device::Token, u64>,
     /// A change to each result, to simulate failures of the kernel.
     #[cfg(test)]

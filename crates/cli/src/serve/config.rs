@@ -85,7 +85,7 @@ pub(crate) struct Config {
     /// The largest number of background blocks that are half read at a time: a part is in memory and waits for the rest.
     pub(crate) partial_blocks: usize,
     pub(crate) disks: Vec<DiskConfig>,
-    /// The places in the file of options outside the disks' tables.
+    /// The bytes of the file that hold the options outside the disks' tables.
     pub(crate) places: Places,
 }
 

@@ -29,13 +29,14 @@ pub(crate) struct DiskConfig {
     pub(crate) harm_ppm: u32,
     /// The time that FAST 2002's scheduler adds to each move of a detour; `None` for our own scheduler.
     pub(crate) conservatism: Option<Duration>,
-    /// Whether a request may wait one more revolution for a detour within the bound on harm.
+    /// Whether a request may wait one more revolution for a detour within the bound on harm, and whether the rest of a
+    /// gap after a detour is planned as another gap.
     pub(crate) extra_revolutions: bool,
     /// Whether the cost of background work is measured, by comparison with windows of time without it.
     pub(crate) audit: bool,
     /// Whether the disk is probed while it serves, if it has no profile; `None`: if it reports its speed or is emulated.
     pub(crate) probe: Option<bool>,
-    /// `None`: idle time is not used.
+    /// The idle time after which background work begins; `None`: idle time is not used.
     pub(crate) idle_after: Option<Duration>,
     /// The time after which a command of the device counts as lost.
     pub(crate) timeout: Duration,
@@ -56,7 +57,7 @@ pub(crate) struct DiskConfig {
     /// The N of a /dev/ublkbN that is the background export.
     pub(crate) background_ublk: Option<u32>,
     pub(crate) tls: Option<Tls>,
-    /// The places of the disk's options in the file.
+    /// The bytes of the file that hold the disk's options.
     pub(crate) places: Places,
 }
 
@@ -76,7 +77,7 @@ pub(super) const MARGIN_MS_MAX: f64 = 1e3;
 pub(super) const IDLE_AFTER: Duration = Duration::from_millis(20);
 
 impl DiskConfig {
-    /// Returns the options that are read only at the start, with their values as text.
+    /// Returns the options that are read at the daemon's start only, with their values as text.
     pub(super) fn fixed(&self) -> Vec<(&'static str, String)> {
         // The fields are listed by name, so that a new field must be handled here.
         let Self {

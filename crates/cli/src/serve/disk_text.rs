@@ -58,7 +58,7 @@ pub(super) struct DiskText {
 }
 
 impl DiskText {
-    /// Returns the places of options whose mistakes show only when the disk is opened.
+    /// Returns where the file holds the options whose mistakes show only when the disk is opened.
     fn places(&self, source: &Source<'_>) -> Places {
         let mut places = Places::of(source.name, source.text);
         places.note("device", Some(self.device.span()));

@@ -94,7 +94,7 @@ mod tests {
         assert!(!of("/dev/sdb", (size.0 - 1, size.1)), "another size");
         assert!(!of("/dev/sdc", size), "another disk");
         assert!(super::profile(disk, None, size).is_none());
-        // A pipe of the file's name does not hold up the start.
+        // A pipe in place of the profile's file does not hold up the daemon's start.
         let path = state.join("d0").join(FOUND);
         std::fs::remove_file(&path).unwrap();
         let made =

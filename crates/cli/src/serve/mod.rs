@@ -400,7 +400,7 @@ fn end(running: Vec<Served>, ending: &Ending) -> Vec<Ended> {
     for one in &running {
         running.iter().for_each(|other| one.running.ends_with_it(other.running.stopper()));
     }
-    // All at the same time, because each may wait for a target that does not answer.
+    // Waits for all servers at the same time, because each may wait for a target that does not answer.
     std::thread::scope(|scope| {
         let all: Vec<_> = running.into_iter().map(|one| scope.spawn(move || end_one(one, ending))).collect();
         let ended = all.into_iter().map(std::thread::ScopedJoinHandle::join);

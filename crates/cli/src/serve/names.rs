@@ -1,4 +1,4 @@
-//! Drives and places, as they are named on the command line and in the configuration file.
+//! Drives, and addresses for clients, as the command line and the configuration file name them.
 
 use crate::differs::{self, Differs};
 use server::Address;

@@ -89,7 +89,7 @@ pub(crate) fn record(path: &Path, limit: u64, recipe: Recipe, disk: &mut ServedD
 /// Makes a learner that starts from a table instead of an empty one.
 ///
 /// # Errors
-/// The table cannot be read, is damaged or of another drive, or the policy uses none.
+/// The table cannot be read, is damaged or of another drive, or the policy uses no table.
 fn from_table(
     path: &Path,
     config: &DiskConfig,

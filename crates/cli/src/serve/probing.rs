@@ -1,6 +1,6 @@
 //! The probe of a disk without a profile, while the disk serves.
 //!
-//! A thread runs the probe, and asks the disk's thread for each reading; the disk's thread sends it when the bound on harm
+//! A thread runs the probe, and asks the disk's thread for each timed read, which that thread sends when the bound on harm
 //! permits. The measurements are saved in the disk's part of the state directory, and continue after a restart. When the probe
 //! is sure, the profile is saved beside them, and the core adopts it; the next start begins with that profile.
 
@@ -113,7 +113,7 @@ impl ToProbe {
         let name = self.disk.clone();
         let (ring, asked) = channel();
         let bell: Box<dyn Fn() + Send> = Box::new(move || {
-            // After the thread has ended a request has no effect.
+            // After the probe's thread has ended, a request to probe has no effect.
             let _ = ring.send(());
         });
         // If the disk's server has ended, there is nothing to probe.
@@ -198,7 +198,8 @@ impl ToProbe {
             let (commands, drive_time_s) =
                 (probe.journal().commands(), probe.journal().drive_time().as_secs_f64());
             status = ProbeStatus { commands, drive_time_s, ..status };
-            // A saved state of another disk (its angle differs) or of another program is refused before anything is measured.
+            // A saved state of another disk (repeated reads end at other angles) or of another program is refused before the
+            // first new read.
             if let Err(ProbeError::State(error)) = &ended
                 && std::mem::take(&mut fresh)
             {

@@ -87,7 +87,7 @@ impl Reload {
     }
 }
 
-/// Returns why a restart with this configuration would fail, as far as options that are read only at the start are concerned.
+/// Returns why a restart with this configuration would fail, as far as options that are read at the start only are concerned.
 fn unusable(new: &Config) -> Vec<Problem> {
     let page = new.web.as_ref().and_then(|web| web.read().err());
     let page = page.map(|problem| new.places.underline("web", problem));
@@ -100,7 +100,7 @@ fn is_reached_as_before(served: &Config, disk: &DiskConfig) -> bool {
     served.disks.iter().any(|old| old.name == disk.name && old.listen == disk.listen)
 }
 
-/// Returns the options that differ and are read only at the start.
+/// Returns the options that differ, of those that the daemon reads at its start only.
 fn fixed(old: &Config, new: &Config) -> Vec<String> {
     let mut changed = Vec::new();
     let mut differs = |option: &str, differs: bool| {
@@ -190,7 +190,7 @@ mod tests {
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
-    /// Otherwise the log would ask for a restart, which would fail.
+    /// If the mistake were not named, the log would ask for a restart, which would fail.
     #[test]
     fn a_page_with_which_the_daemon_would_not_start_is_named() {
         let directory = std::env::temp_dir().join(format!("freeblock-unusable-{}", std::process::id()));
@@ -220,7 +220,7 @@ mod tests {
         assert!(!is_reached_as_before(&served, &Config::from_toml(text, "f.toml").unwrap().disks[0]));
     }
 
-    /// Without this, a new option of a disk could change without a message.
+    /// Without this test, a new option of a disk could change at a reload without a message.
     #[test]
     fn every_option_of_a_disk_is_known() {
         let options = config("", "").disks.remove(0).fixed();

@@ -59,8 +59,8 @@ impl Estimate {
     }
 }
 
-/// Returns a value of the runs' form: numbers are means, and a flag is set if it is in every run. A value that is equal
-/// in all runs stays as it is; of other values, such as words, the first run's is kept.
+/// Returns one JSON value of the form of each run's: numbers are means over the runs, and a flag is set if every run sets
+/// it. A value that is equal in all runs stays as it is; of other values, such as words, the first run's is kept.
 pub(crate) fn means(runs: &[&Value]) -> Value {
     let Some((first, rest)) = runs.split_first() else { return Value::Null };
     if rest.iter().all(|run| run == first) {
@@ -71,7 +71,8 @@ pub(crate) fn means(runs: &[&Value]) -> Value {
     }
     match first {
         Value::Object(fields) => by_field(fields, runs, |of_one| Some(means(of_one))),
-        // Lists of equal length, such as the drives of an array, item by item. Lists of different lengths do not correspond.
+        // Lists of equal length, such as the drives of an array, are averaged item by item; items of lists of different
+        // lengths do not correspond.
         Value::Array(items)
             if runs.iter().all(|run| run.as_array().is_some_and(|of| of.len() == items.len())) =>
         {
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Values of printed tables.
+    /// The expected values are those of printed tables of Student's t.
     #[test]
     fn the_quantiles_are_those_of_tables() {
         for (freedom, expected) in

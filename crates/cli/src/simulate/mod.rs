@@ -112,7 +112,7 @@ impl Kit {
     fn of(args: &SimulateArgs, name: &str) -> Result<Self, Problem> {
         let mut drive = resolve(name)?;
         if let Some(switch) = args.zero_latency {
-            // The switch changes the drive itself, so a scheduler outside knows of the change.
+            // `--zero-latency` changes the drive and its profile, so a scheduler outside the drive knows of the change.
             let on = switch == Switch::On;
             drive.profile.mechanics.zero_latency_read = on;
             drive.profile.mechanics.zero_latency_write = on;
@@ -381,9 +381,9 @@ fn simulate_once(
     Ok(Simulated { result, statistics: run.statistics().clone(), notes })
 }
 
-/// Returns the default behaviour of a drive. A drive without a scheduler behaves as its file says, whose queue, buffer and bus
-/// were validated. Files of drives with SATA queues do not describe the order of the queue: these drives behave as their
-/// generation.
+/// Returns the default behaviour of a drive. A drive without a scheduler behaves as its file says, because the file's queue,
+/// buffer and bus were validated. But the file of a drive with a SATA queue does not describe the order of that queue: such a
+/// drive behaves as its generation.
 fn usual_behaviour(place: Where, capacity: Bytes) -> Behaviour {
     let generation = Behaviour::of_generation(capacity);
     if place == Where::Device && generation != Behaviour::modern() {

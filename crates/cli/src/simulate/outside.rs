@@ -19,7 +19,7 @@ pub(crate) struct SchedulerState {
     detours: Harm,
     idle: Harm,
     measured: Option<Measured>,
-    /// The bound on the harm of detours, in millionths of the foreground's time; `None`: harm is only measured.
+    /// The bound on the harm of detours, in millionths of the foreground's time at the head; `None`: no bound.
     harm_ppm: Option<u32>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct SchedulerState {
 #[derive(Debug, Serialize)]
 pub(crate) struct OutsideJson {
     caution: Option<&'static str>,
-    /// The simulated seconds during which gaps stayed unused, by caution.
+    /// The simulated seconds during which gaps stayed unused, by the reason (caution).
     caution_s: BTreeMap<&'static str, f64>,
     mistrusted: bool,
     foresight: PredictionStatus,

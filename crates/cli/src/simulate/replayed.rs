@@ -21,7 +21,7 @@ pub(crate) struct Replayed {
     pub(super) seen: Rc<RefCell<Seen>>,
     pub(super) devices: Devices,
     pub(super) guess: Option<String>,
-    /// Whether the unit of the times that were replayed is the format's own.
+    /// Whether the replay has the trace's own arrival times, in the format's own unit.
     pub(super) own_unit: bool,
     pub(super) path: String,
 }
@@ -37,7 +37,7 @@ pub(super) struct Seen {
 pub(crate) struct TraceJson {
     format: &'static str,
     devices: usize,
-    /// `null` for all devices.
+    /// The number of the replayed device; `null` for all devices.
     device: Option<u32>,
     requests: u64,
     out_of_order: Option<u64>,

@@ -1,4 +1,4 @@
-//! A run of the simulator with several kinds of end.
+//! A run of the simulator, until a number of requests or the scan is done.
 
 use super::outside::SchedulerState;
 use super::watch::RunWatch;
@@ -38,7 +38,7 @@ const STUCK_REQUESTS: u64 = 10_000_000;
 /// Bounds the virtual time to 100 years, so that no stride reaches the 584 years at which an `Instant` overflows.
 const VIRTUAL_TIME_MAX: Instant = Instant::from_nanos(100 * 365 * 86_400 * 1_000_000_000);
 
-/// The host of a simulation, by the place of the core.
+/// The host of a simulation, by where the scheduler core runs.
 enum Host<S> {
     Inside(Box<Inside<S>>),
     Outside(Box<Outside<S>>),
@@ -60,7 +60,7 @@ macro_rules! every {
     };
 }
 
-/// Evaluates an expression for a host with one core, and another one for the rest.
+/// Evaluates one expression for a host with one scheduler core, and another for a host with none or several.
 macro_rules! with_core {
     ($host:expr, $run:ident => $of:expr, $else:expr) => {
         match $host {
@@ -85,7 +85,7 @@ impl<S: Source> Run<S> {
     /// Sets up a simulation with the core inside the drive.
     ///
     /// # Errors
-    /// The core refuses the background.
+    /// The core refuses the background work.
     pub(crate) fn new(
         drive: Arc<DriveModel>,
         config: Config,
@@ -99,7 +99,7 @@ impl<S: Source> Run<S> {
     /// Sets up a simulation with the core outside the drive.
     ///
     /// # Errors
-    /// The core refuses the background.
+    /// The core refuses the background work.
     pub(crate) fn outside(
         device: Drive,
         known: Arc<DriveModel>,
@@ -148,7 +148,7 @@ impl<S: Source> Run<S> {
         }
     }
 
-    /// Runs the beginning that the results leave out.
+    /// Runs the warm-up, which the results leave out.
     ///
     /// # Errors
     /// As [`advance`](Self::advance).

@@ -98,7 +98,7 @@ fn document(runs: &[Value], first: u64) -> Value {
     document
 }
 
-/// The rows of the page: a name with its unit, the place in the JSON, and the factor to that unit.
+/// The rows of the page: a name with its unit, the path in the JSON, and the factor from the JSON's unit.
 const ROWS: [(&str, &str, f64); 21] = [
     ("response time, mean ms", "/foreground/mean_response_ms", 1.0),
     ("standard deviation, ms", "/foreground/sd_ms", 1.0),

@@ -29,7 +29,7 @@ pub(crate) struct Result {
     pub(crate) cache: CacheReport,
     /// The results of each drive, if there are several.
     pub(crate) several: Option<Several>,
-    /// The beginning that the report leaves out, if there is one.
+    /// The length of the warm-up, which the report leaves out, if there is one.
     pub(crate) warmup: Option<Left>,
     /// The results interval by interval, if they are wanted.
     pub(crate) series: Option<Vec<Interval>>,
@@ -79,7 +79,7 @@ pub(crate) struct SimulateJson {
     title: String,
     #[serde(rename = "where")]
     place: &'static str,
-    /// `null` if the scheduler is inside the drive.
+    /// The drive's behaviour; `null` if the scheduler is inside the drive.
     behaviour: Option<String>,
     foreground: Foreground,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -72,7 +72,7 @@ pub(crate) fn build(args: &SimulateArgs, path: &Path, space: &Space<'_>) -> Resu
     let sector = space.sector;
     let factor = (sector.get() / SECTOR_BYTES).max(1);
     let capacity = space.capacity;
-    // With `each`, every device is compared with its own drive instead.
+    // With `each`, the end of every device is checked against its own drive instead.
     let widest = match args.device {
         Some(TraceDevices::Each) => Sectors::new(u64::MAX),
         _ => capacity,
@@ -171,7 +171,7 @@ fn survey(first: &mut Surveyed<'_>, path: &Path) -> Result<Survey, Problem> {
     if survey.requests == 0 {
         return Err(unreadable(path, &TraceError::Empty { expected: first.reader.format().shape() }));
     }
-    // Requests in a log of fio before its first wait arrive at its beginning.
+    // In a log of fio, requests before the first wait arrive at the log's beginning.
     survey.arrivals |= survey.span.is_some();
     Ok(survey)
 }
@@ -259,7 +259,7 @@ fn on_drives(
     Ok((Devices::Concatenated(starts), Some(all)))
 }
 
-/// Returns the summary of all devices, one behind the other.
+/// Returns the summary of all devices' requests, with the devices' addresses one behind the other.
 fn concatenated(survey: &Survey, starts: &BTreeMap<u32, u64>, end: u64) -> DeviceSurvey {
     let all = survey.devices.values();
     let grain = all.clone().map(|device| device.grain.get()).chain(starts.values().copied());

@@ -15,7 +15,7 @@ pub(super) struct RunWatch<'a, 'l> {
     pub(super) series: Option<Series>,
     pub(super) caller: Caller<'a>,
     pub(super) warm: bool,
-    /// The drive of the log's rows; `None` if an array names it with each command.
+    /// The number of the drive in the log's rows; `None` for an array, which names the drive with each command.
     pub(super) drive: Option<u32>,
 }
 

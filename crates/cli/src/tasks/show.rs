@@ -19,7 +19,7 @@ pub(crate) fn unanswered(status: &Value) -> impl Iterator<Item = String> {
     disks.filter_map(|disk| Some(format!("{}: {}", text(disk, "name"), disk["error"].as_str()?)))
 }
 
-/// The most LBNs of a kind that are listed: a screen has room for them.
+/// The most LBNs that are listed of one kind of fault: a screen has room for them.
 const LISTED_LBNS_MAX: usize = 20;
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
@@ -69,7 +69,7 @@ fn remark(task: &Value) -> String {
     remarks.join("; ")
 }
 
-/// Returns the kinds of faults that a task has found on its disks, with their numbers.
+/// Returns the kinds of faults that a task has found on its disks, with the count of each kind.
 pub(crate) fn faults(task: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let bad = task["bad_lbns"].as_array().map_or(0, Vec::len) as u64 + task["bad_more"].as_u64().unwrap_or(0);
@@ -91,7 +91,7 @@ pub(crate) fn faults(task: &Value) -> Vec<String> {
     faults
 }
 
-/// Returns the first of the places in a list, if there is one.
+/// Returns the first entries of a list of LBNs as text; `None` if the list is empty.
 fn listed(places: &Value, name: impl Fn(&Value) -> String) -> Option<String> {
     let places = places.as_array().filter(|places| !places.is_empty())?;
     let first: Vec<String> = places.iter().take(LISTED_LBNS_MAX).map(name).collect();
@@ -345,7 +345,7 @@ fn overview(disks: &[Value]) -> String {
         let gigabytes = |key: &str| format!("{:.2}", number(&now["background"][key]) / 1e9);
         let harm = number(&now["detours"]["share"]) + number(&now["idle"]["share"]);
         let tasks = disk["tasks"].as_array().into_iter().flatten();
-        // Readers of a snapshot that has failed get errors.
+        // A snapshot that has failed is shown, because its readers get errors.
         let tasks = tasks.filter(|task| !is_over(task) || is_snapshot(task) && task["state"] == "failed");
         let tasks: Vec<String> = tasks
             .map(|task| {

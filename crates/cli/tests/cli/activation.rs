@@ -8,8 +8,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 
-/// A program that opens the sockets, hands them over and becomes the daemon, as a service manager does: its descriptors
-/// are 3, 4, ... in the order of the names, and the number of the process is its own.
+/// A program that opens the sockets, hands them over and becomes the daemon, as a service manager does: the sockets'
+/// descriptors are 3, 4, ... in the order of the names, and LISTEN_PID is the daemon's process unless WRONG_PID is set.
 const MANAGER: &str = r#"
 import fcntl, os, socket, sys
 program, names, paths = sys.argv[1], sys.argv[2], sys.argv[3].split(",")

@@ -3,7 +3,7 @@
 use crate::support::{Dir, number, run, run_with};
 use ::drive::Behaviour;
 
-/// Returns the values that `probe --help` gives each switch.
+/// Returns each switch of a behaviour with the first value that `probe --help` gives it.
 fn in_the_help() -> Vec<String> {
     let help = run("probe --help").worked();
     let words = || help.split([',', ';', ' ', '\n']);
@@ -41,7 +41,7 @@ fn a_simulated_drive_has_the_behaviour_given() {
     assert_eq!(response("queue=fcfs:64,none,drift=off"), exact);
 }
 
-/// Without a buffer the drive cannot acknowledge a write early, whatever the switch says.
+/// Without a buffer the drive cannot acknowledge a write early, whatever `write_back` says.
 #[test]
 fn a_drive_without_a_buffer_cannot_write_back() {
     for behaviour in ["noise,buffer=off,write_back=on", "buffer=off,bus_sector=6.4us,queue=sptf:64"] {
@@ -91,7 +91,7 @@ fn each_switch_alone_changes_what_a_simulated_drive_does() {
         };
         let response = |words: &str, seed: &str| {
             let args = ["simulate", "--where", "outside", "--json", "--seed", seed];
-            // The trace's commands arrive when no sector of a read-ahead is being read; random arrivals do not.
+            // The trace's commands never arrive while the drive reads a sector ahead; random arrivals do.
             let load: &[&str] = match name {
                 "prompt_read_ahead" => &["--rate", "100", "--requests", "3000"],
                 _ => &["--workload", &replay],

@@ -28,7 +28,7 @@ pub(crate) enum Asked {
         stamp: u64,
         fua: bool,
     },
-    /// A flush: it makes the writes durable whose answers came before this number of answers.
+    /// A flush, sent after this number of answers: it makes durable the writes that these answers acknowledged.
     Flush {
         answers: u64,
     },
@@ -288,8 +288,8 @@ fn run_and_kill(
     daemon.gone();
 }
 
-/// A block in the journal is not read again: each life of the daemon reads in the background at most the rest that the
-/// last query of the former life saw.
+/// A block that the journal has as scrubbed is not read again: each life of the daemon reads in the background at most
+/// the blocks that were left at the last query of the life before.
 #[test]
 fn a_scrub_goes_on_after_kill_9_and_reads_no_block_twice() {
     // Enough blocks for a scrub to take several lives.

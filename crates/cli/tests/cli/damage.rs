@@ -39,7 +39,7 @@ fn a_damaged_journal_stops_the_tasks_and_opens_nothing_until_an_operator_decides
     let directory = directory("journal-damage");
     let Some(mut daemon) = TaskDaemon::start(&directory) else { return };
     daemon.says(&["scrub", "--sectors", "64", "--wait"]);
-    // The task waits for its image, and keeps the disk closed meanwhile.
+    // The restore waits for its image, and keeps the disk closed to clients meanwhile.
     let image = directory.join("image").display().to_string();
     daemon.says(&["restore", &image]);
     wait_for(&daemon, "paused");
@@ -170,7 +170,7 @@ fn a_backup_with_damaged_kept_blocks_fails() {
     assert!(client.answer().is_some());
     daemon.kill();
     drop((client, daemon));
-    // All files of the daemon are for its user alone.
+    // No other user than the daemon's may access its files.
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let state = directory.join("state/d0");
     assert_eq!((mode(&state), mode(&directory.join("state"))), (0o700, 0o700));
@@ -187,7 +187,7 @@ fn a_backup_with_damaged_kept_blocks_fails() {
     let said = wait_for(&daemon, "failed");
     assert!(said.contains("task-1.kept") && said.contains("it cannot be completed"), "{said}");
     assert!(state.join("task-1.kept.damaged").exists());
-    // Other tasks run on.
+    // Other tasks can still run.
     assert!(daemon.says(&["scrub", "--sectors", "64", "--wait"]).starts_with("scrub 2 of d0 is done"));
     drop(daemon);
     std::fs::remove_dir_all(&directory).unwrap();

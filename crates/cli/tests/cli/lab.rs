@@ -176,7 +176,7 @@ fn a_report_has_the_table_of_drives_held_against_their_traces() {
     let (_, table) = text.split_once("<h2>Drives held against traces of real ones</h2>").unwrap();
     let row = "<td>Quantum Atlas 10K (9 GB, 1999)</td><td>10000</td><td>0.073</td>";
     assert!(table.contains(row), "{}", &table[..900]);
-    // The command on the page makes the whole page.
+    // The page shows the command that makes the whole page.
     let command = format!("<pre>freeblock lab report {ONE} --quick --seed 42 --validate {measured}</pre>");
     assert!(text.contains(&command), "{}", &text[..4_000]);
     run_with(&["lab", "report", ONE, "--quick", "-o", &page, "--validate", "atlas"])

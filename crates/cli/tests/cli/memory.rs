@@ -41,8 +41,8 @@ fn send(client: &mut UnixStream, bytes: &[u8]) {
     client.set_nonblocking(false).unwrap();
 }
 
-/// The daemon may take 128 MiB more than at its start. Sixty clients request 64 GiB of answers that they do not take,
-/// and stop in the middle of writes, and another one reads meanwhile.
+/// The daemon may take 128 MiB more than at its start. Thirty clients request 60 GiB of answers that they do not take,
+/// thirty others stop in the middle of a write, and one more reads meanwhile.
 #[test]
 fn a_daemon_of_little_memory_serves_whatever_its_clients_do() {
     let dir = Dir::new();
@@ -76,7 +76,7 @@ fn a_daemon_of_little_memory_serves_whatever_its_clients_do() {
         assert!(is_read(&mut other, 4096));
     }
     (0..5).for_each(|_| assert!(is_read(&mut other, REQUEST_BYTES_MAX)));
-    // One of the sixty clients takes its answers after all.
+    // A client that did not take its answers takes the first one after all.
     let mut reply = vec![1; 16 + REQUEST_BYTES_MAX as usize];
     stuck[40].read_exact(&mut reply).unwrap();
     drop(stuck);

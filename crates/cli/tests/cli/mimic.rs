@@ -197,7 +197,8 @@ fn mean_access(args: &str) -> f64 {
 fn smtf_with_a_table_is_between_distance_policies_and_sptf() {
     let dir = Dir::new();
     let file = dir.path("base.mimic");
-    // Enough probes to show the teeth at the distances between outstanding requests, which are shorter if more are outstanding.
+    // Enough probes to show the saw-tooth of times at the distances between outstanding requests, which are shorter if more are
+    // outstanding.
     let (outstanding, probes, samples) = testing::sized((200, 1_000_000, 2), (50, 6_000_000, 5));
     let probe = format!("mimic probe emulated:mimic-base --requests {probes} --samples {samples} -o");
     run(&format!("{probe} {file}")).worked();
@@ -230,7 +231,7 @@ fn unusable_knowledge_and_tables_are_refused_by_name() {
     let load = "simulate --policy smtf --outstanding 8 --requests 500 --learnt";
     run(&format!("{load} {learnt}")).worked();
     run(&format!("{load} {learnt} --mimic {none}")).complained(1, &[&none]);
-    // Here the memory is at fault, not the file.
+    // The mistake is in `--mimic-memory`, and not in the file.
     let small = run(&format!("{load} {learnt} --mimic-memory 1k"));
     assert!(!small.err.contains("remove"), "{}", small.err);
     small.complained(1, &["at least"]);
@@ -338,7 +339,7 @@ fn memory_samples_and_idle_probing_are_as_the_user_says() {
     let thrice = run(&format!("{load} --mimic-minimum-samples 3")).json();
     let [known, seldom] = [&standard, &thrice].map(|json| number(json, "/mimic/known"));
     assert!(seldom * 2.0 < known, "{seldom} {known}");
-    // Think time leaves the drive idle; in the first hundreds of requests the bound permits hardly one probe.
+    // Think time leaves the drive idle; in the first hundreds of requests the bound on harm permits hardly one probe.
     let idle = "simulate --where outside --pass-through off --blind --policy smtf --workload oltp --mpl 1 --think 200 --requests 1000 --json";
     let idle = format!("{idle} --idle-time on");
     let [alone, probing] =
@@ -424,7 +425,7 @@ fn a_disk_is_probed_and_checked_by_reading_alone() {
     }
     let probed = probed.json();
     assert_eq!(probed["drive"], disk.as_str());
-    // The number depends on the real times of the file: interpolations that hold need no further requests.
+    // The number of requests depends on the real times of the file: interpolations that hold need no further requests.
     assert!(number(&probed, "/requests") >= 100.0 && number(&probed, "/drive_time_s") > 0.0, "{probed}");
     let checked = run_with(&["mimic", "check", &table, &disk, "--requests", "200", "--json"]).json();
     assert!(number(&checked, "/random/time_mean_ms") > 0.0, "{checked}");

@@ -63,7 +63,7 @@ fn pyarrow_reads_the_rows_of_a_log_in_parquet() {
     run(&mut cargo).unwrap();
     let dir = Dir::new();
     let [csv, parquet] = ["log.csv", "log.parquet"].map(|name| dir.path(name));
-    // More rows than a group of them has.
+    // Each log has more rows than a group of Parquet's.
     for log in [&csv, &parquet] {
         let args =
             "simulate --drives 2 --array concatenation --where device --requests 70000 --outstanding 4 --log";

@@ -72,7 +72,7 @@ fn a_probe_that_is_killed_at_once_leaves_a_state_and_goes_on() {
     child.kill().unwrap();
     assert_ne!(child.wait().unwrap().code(), Some(0));
     commands_in(&state);
-    // The state belongs to this drive from the beginning.
+    // The state is of the probed drive from the beginning: a probe of another drive is refused.
     run_with(&["probe", "emulated:mimic-base", "--resume", &state])
         .complained(1, &["the state is of another probe", "sectors"]);
     assert_eq!(layout_found(&state), layout_found(&whole));

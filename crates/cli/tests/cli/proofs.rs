@@ -34,7 +34,7 @@ fn a_file_system_beside_tasks_is_clean_and_so_is_its_restored_backup() {
     proof("filesystems.sh", &[("SYSTEMS", "ext4")]);
 }
 
-/// The figures of a short run are not held against a bound; the script fails if no browser follows.
+/// The figures of a short run are not held against a bound; the script fails if no browser follows the page.
 #[test]
 fn the_benchmark_of_the_page_runs() {
     proof("page.sh", &[]);

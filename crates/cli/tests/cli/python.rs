@@ -181,7 +181,7 @@ fn the_wheel_of_maturin_works_in_a_clean_environment() {
     {
         return testing::missing(&format!("the metadata of all dependencies ({why})"));
     }
-    // The build profile of the tests, whose compiled crates are used again.
+    // The wheel has the build profile of the tests, so that their compiled crates are used again.
     let mut maturin = Command::new(tools.join("bin/maturin"));
     maturin.args(["build", "--quiet", "--locked", "--profile", "dev", "--strip", "--auditwheel", "skip"]);
     maturin.args(["--out", &wheels]).current_dir(format!("{ROOT}/clients/python"));

@@ -50,7 +50,7 @@ impl Daemon {
     /// Ends the daemon as systemd does; returns its output and its log.
     pub(crate) fn end_with_log(mut self) -> (Value, String) {
         let id = self.child.id().to_string();
-        // The daemon reports its disks before it can be ended in order.
+        // The daemon reports its disks before it has a handler for SIGTERM, so wait for the handler.
         while self.child.try_wait().unwrap().is_none() && !catches_term(&id) {
             std::thread::yield_now();
         }
@@ -257,8 +257,9 @@ fn a_disks_knowledge_is_kept_and_a_damaged_file_does_not_stop_it() {
     assert_eq!(std::fs::read(aside).unwrap(), first[..first.len() - 9]);
 }
 
-/// With a profile the default is shortest positioning, with blocks in gaps; without one the drive's times are learned,
-/// and blocks are read only in idle time. The daemon's decisions are in its recording, and their results in its status.
+/// With a profile the default policy is SPTF, and blocks are read in gaps; without one it is SMTF, which learns the
+/// drive's times, and blocks are read only in idle time. The daemon's decisions are in its recording, and their results
+/// in its status.
 #[test]
 fn a_profile_gives_sptf_and_predictions_and_none_gives_smtf_and_idle_time_only() {
     let dir = Dir::new();
@@ -325,7 +326,7 @@ fn smtf_starts_only_from_a_table_of_this_drive() {
     let size = std::fs::metadata(&table).unwrap().len();
     assert!(with > without + size / 2, "{with} bytes with a table of {size}, {without} without");
     assert!(serve("with", &["--mimic-table", &table]).is_some_and(|again| again > size));
-    // The recording replays from the same table.
+    // The replay of a recording begins with the same table.
     let file = dir.path("recording");
     if serve("recorded", &["--mimic-table", &table, "--record", &file]).is_some() {
         let reported = run_with(&["simulate", "--replay-live", &file]).worked();

@@ -167,7 +167,8 @@ fn a_comparison_names_what_differs_on_the_members_of_raid_6_through_kill_9() {
     );
     assert_eq!(task["differences"]["lbns"], serde_json::to_value(&changed).unwrap());
 
-    // With --wait, and as text. The comparison is a task of d0, which is not the first member of the array.
+    // Compares again with --wait, and with the result as text. The comparison is a task of d0, which is not the first
+    // member of the array.
     changed.iter().for_each(|lbn| disks[1][lbn * SECTOR + 100] ^= 16);
     drop(daemon);
     write(&disks);
@@ -202,7 +203,7 @@ fn a_comparison_names_what_differs_on_the_members_of_raid_6_through_kill_9() {
 fn a_scrub_of_all_disks_tries_and_reports_each_disk() {
     let (directory, disks) = (directory("each"), 3);
     for disk in 0..disks {
-        // So large that no scrub ends during the test.
+        // The disks are so large that no scrub ends during the test.
         std::fs::File::create(directory.join(format!("d{disk}"))).unwrap().set_len(64 << 30).unwrap();
     }
     let Some(daemon) = FileDaemon::start(&directory, disks, "tasks_at_once = 9") else { return };
@@ -318,7 +319,7 @@ fn a_start_that_fails_leaves_the_tasks_that_a_disk_has_under_its_old_name() {
 fn scrubs_of_all_disks_keep_to_tasks_at_once() {
     let (directory, disks) = (directory("all"), 5);
     for disk in 0..disks {
-        // So large that no scrub ends during the test.
+        // The disks are so large that no scrub ends during the test.
         std::fs::File::create(directory.join(format!("d{disk}"))).unwrap().set_len(64 << 30).unwrap();
     }
     let Some(daemon) = FileDaemon::start(&directory, disks, "tasks_at_once = 2") else { return };

@@ -224,7 +224,7 @@ fn a_page_shows_percentiles_reads_writes_and_the_queue() {
     let ordered = ["p50_ms", "p90_ms", "p95_ms", "p99_response_ms", "p999_ms", "max_ms"]
         .map(|name| foreground[name].as_f64().unwrap());
     assert!(ordered.is_sorted(), "{ordered:?}");
-    // Reads alone have no rows of their own.
+    // A load of reads alone has no separate row for reads.
     assert!(!run("simulate --requests 50 --reads 1").worked().contains("\nreads "));
 }
 
@@ -257,7 +257,7 @@ fn mpl_and_outstanding_are_one_number() {
         };
         let two = result(format!("{own} 2"));
         assert_eq!(two, result(format!("{other} 2")), "{load}");
-        // If both are given, the load's own flag counts.
+        // If both --mpl and --outstanding are given, the one that is the load's own counts.
         assert_eq!(two, result(format!("{own} 2 {other} 1")), "{load}");
         assert_ne!(two, result(format!("{other} 1")), "{load}");
     }
@@ -288,7 +288,7 @@ fn a_compressed_trace_keeps_its_dependencies() {
         assert_eq!(number(&json, "/foreground/requests"), 4.0);
         number(&json, "/foreground/mean_response_ms")
     };
-    // With --scale all four queue at the drive; with --compress each waits for the one before.
+    // With --scale all four requests queue at the drive; with --compress each waits for the one before.
     let (scaled, compressed) = (mean(["--scale", "0.001"]), mean(["--compress", "1000"]));
     assert!(compressed < 0.75 * scaled, "{compressed} {scaled}");
     let page = run_with(&["simulate", "--workload", &replay, "--compress", "1000"]).worked();
@@ -428,7 +428,7 @@ fn outside_the_result_shows_trust_in_the_drive_and_the_harm_of_detours() {
     for line in ["predicted  ", "gaps  ", "gaps unused  ", "harm  ", "; bound 1%\n"] {
         assert!(page.contains(line), "no {line:?} in:\n{page}");
     }
-    // With --audit on the cost is measured as well, against windows without background work.
+    // With --audit on the cost is measured as well, by comparison with time windows without background work.
     let audited = simulate("--audit on --json").json();
     let measured = &audited["outside"]["measured"];
     for window in ["on", "plain"] {
@@ -437,7 +437,7 @@ fn outside_the_result_shows_trust_in_the_drive_and_the_harm_of_detours() {
     }
     let page = simulate("--audit on").worked();
     assert!(page.contains("\nmeasured  "), "{page}");
-    // FAST 2002's scheduler has no bound; in the drive there is nothing to trust.
+    // FAST 2002's scheduler has no bound on harm; a scheduler inside the drive has no profile to trust.
     let paper = simulate("--conservatism 0.3 --json").json();
     assert_eq!(
         (&paper["outside"]["harm_percent"], &paper["outside"]["caution"]),

@@ -8,15 +8,15 @@ fn drives(json: &Value) -> &[Value] {
     json["drives"].as_array().unwrap()
 }
 
-/// Returns the sum of a number of each drive.
+/// Returns the sum over the drives of the number at this path.
 fn sum(json: &Value, path: &str) -> f64 {
     drives(json).iter().map(|drive| number(drive, path)).sum()
 }
 
 #[test]
 fn an_array_runs_in_every_layout_and_place_with_results_of_each_drive_and_of_all() {
-    // The commands of 600 requests of 4 KB with two reads to a write: a stripe has one each, a mirror four for a write, and RAID 5
-    // one for a read and four for a write. A request that begins 4 KB before a unit's end is no longer than that.
+    // The numbers of commands for 600 requests of 4 KB, of which a third are writes: one command a request, but four for a write
+    // to the mirror (of four drives) or to RAID 5. No request crosses the end of a stripe's unit.
     for (place, scan) in [("inside", true), ("outside", true), ("device", false)] {
         for (layout, commands) in
             [("concatenation", 600.0), ("stripe:64k", 600.0), ("mirror", 1_200.0), ("raid5:64k", 1_200.0)]
@@ -162,7 +162,7 @@ fn each_device_of_a_trace_has_a_drive_of_its_own() {
     let json = run_with(&[&args[..], &["--drives", "3", "--json", "--log", &log]].concat()).json();
     let counts: Vec<f64> = drives(&json).iter().map(|drive| number(drive, "/foreground/requests")).collect();
     assert_eq!(counts, [75.0, 150.0, 75.0]);
-    // A device has the addresses of the trace on its drive.
+    // On its drive a device keeps the addresses that it has in the trace.
     let log = std::fs::read_to_string(&log).unwrap();
     let mut places: Vec<(usize, usize)> = log
         .lines()

@@ -13,7 +13,7 @@ fn profile(dir: &Dir, name: &str, changes: &[(&str, &str)]) -> String {
     dir.file(name, &text)
 }
 
-/// The bus and cache of the default noise.
+/// The changes that give the profile the bus and the write cache of the simulated drive's default behaviour.
 const AS_IT_IS: [(&str, &str); 2] = [
     ("bulk_sector_ms = 0.099", "bulk_sector_ms = 0.0064"),
     ("write_back = \"always\"", "write_back = \"none\""),
@@ -56,7 +56,7 @@ fn a_profile_that_is_right_is_as_knowing_all() {
 #[test]
 fn a_profile_of_the_noisy_drive_is_trusted_and_its_gaps_are_used() {
     let dir = Dir::new();
-    // A scheduler whose profile does not know the write cache finds out.
+    // If the profile does not say whether the drive caches writes, the scheduler finds out.
     for (name, changes) in [("right.toml", AS_IT_IS), ("unknown.toml", [AS_IT_IS[0], UNKNOWN])] {
         let json = reported(&profile(&dir, name, &changes), 4_000, "--pass-through off --json").json();
         let outside = &json["outside"];
@@ -75,7 +75,7 @@ fn a_profile_of_the_noisy_drive_is_trusted_and_its_gaps_are_used() {
 fn a_drive_that_is_not_as_its_profile_says_is_mistrusted_and_no_gap_used() {
     let dir = Dir::new();
     let slower = profile(&dir, "slower.toml", &[AS_IT_IS[0], AS_IT_IS[1], ("rpm = 10025", "rpm = 9600")]);
-    // The second profile has the bus and cache of the drive's file, not those of the noise.
+    // The second profile has the bus and cache of the drive's file, not those of the default behaviour.
     for wrong in [slower.as_str(), "quantum-atlas-10k"] {
         let outside = &reported(wrong, 5_000, "--json").json()["outside"];
         assert_eq!(outside["mistrusted"], Value::Bool(true), "{wrong}: {outside}");

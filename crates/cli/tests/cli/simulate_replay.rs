@@ -36,8 +36,9 @@ fn demerit(a: &[f64], b: &[f64]) -> f64 {
     mean(&squares).sqrt()
 }
 
-/// The demerit figure is a distance, so ours to DiskSim is at most the sum of ours to the drive and the drive's to DiskSim: the
-/// two columns in docs/MODEL.md, section 1. A scheduler in the drive, without buffer and bus, is far outside that bound.
+/// The demerit figure is a distance, so that between our times and DiskSim's is at most the sum of those between ours and the
+/// real drive's and between the drive's and DiskSim's: the two columns in docs/MODEL.md, section 1. A scheduler in the drive,
+/// without buffer and bus, is far outside that bound.
 #[test]
 fn a_replay_is_as_near_to_disksims_answers_as_both_are_to_the_drive() {
     for (name, drive, most) in [

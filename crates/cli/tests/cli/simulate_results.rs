@@ -13,7 +13,7 @@ fn a_warm_up_is_left_out() {
     );
     let (left, measured) = (number(&rest, "/warmup/simulated_s"), number(&rest, "/simulated_s"));
     assert!((left + measured - number(&whole, "/simulated_s")).abs() < 0.1, "{left} {measured}");
-    // The mean of the whole run is the weighted mean of both parts.
+    // The mean of the whole run is the weighted mean of the warm-up's and the rest's.
     let first = number(&run(&args.replace("3000", "1000")).json(), "/foreground/mean_response_ms");
     let mean = (first * 1_000.0 + number(&rest, "/foreground/mean_response_ms") * 2_000.0) / 3_000.0;
     assert!((mean - number(&whole, "/foreground/mean_response_ms")).abs() < 1e-6, "{mean}");
@@ -203,7 +203,7 @@ fn validate_has_the_distribution_and_the_classes_in_json() {
     assert_eq!((cdf.len(), number(&cdf[49], "/share")), (100, 0.5));
     let column = |name: &str| -> Vec<f64> { cdf.iter().map(|point| point[name].as_f64().unwrap()).collect() };
     assert!(column("trace_ms").is_sorted() && column("model_ms").is_sorted());
-    // The demerit figure is the distance of the two distributions, to which a hundred points come near.
+    // The demerit figure is the distance of the two distributions, here from a hundred points of each.
     let squares: Vec<f64> =
         column("trace_ms").iter().zip(column("model_ms")).map(|(a, b)| (a - b).powi(2)).collect();
     let distance = (squares.iter().sum::<f64>() / 100.0).sqrt();

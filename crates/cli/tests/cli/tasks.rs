@@ -100,7 +100,8 @@ impl Drop for TaskDaemon {
     }
 }
 
-/// The daemon is killed while a scrub records checksums and clients write. Later the changed bit is found, and nothing else.
+/// The daemon is killed while a scrub records checksums and clients write. A later scrub finds the bit that the test has
+/// changed on the disk, and nothing else.
 #[test]
 fn a_scrub_with_checksums_reports_rot_through_kill_9() {
     use crate::crash::{Asked, Client};

@@ -140,7 +140,7 @@ fn a_guess_is_said_and_can_be_overruled() {
     let slow: String = (0..10).map(|n| format!("{}.0 0 {} 8 1\n", n * 60_000u64, n * 64)).collect();
     let idle = replay(&dir.file("slow.trace", &slow), &[]);
     assert!(idle["trace"]["notes"][0].as_str().unwrap().contains("idle for more than 99.9%"), "{idle}");
-    // Requests that the buffer serves leave the drive idle at shorter pauses.
+    // If the buffer serves the requests, the drive is idle for more than 99.9% of the time even with shorter pauses.
     let buffered: String = (0..100).map(|n| format!("{}.5 0 {} 8 1\n", n * 3_000u64, n * 8)).collect();
     let idle = replay(&dir.file("buffered.trace", &buffered), &[]);
     assert!(number(&idle, "/foreground/utilisation") < 0.001, "{idle}");
@@ -189,8 +189,8 @@ fn mistakes_of_a_trace_are_named() {
 #[cfg(target_os = "linux")]
 const PEAK_MIB_MAX: f64 = 64.0;
 
-/// Bounds the part of that memory that is not the program's own file. A build for tests has more of its file in memory than a
-/// release, of which 12 MiB are in memory.
+/// Bounds a replay's memory without the pages of the program's own file, in MiB: a build for tests has more of its file in
+/// memory than a release, which has 12 MiB.
 #[cfg(target_os = "linux")]
 const OWN_MIB_MAX: f64 = PEAK_MIB_MAX - 12.0;
 
@@ -202,11 +202,11 @@ fn memory_of_a_pipe(requests: u64, packed: bool) -> [f64; 2] {
     let args = ["simulate", "--json", "--workload", "replay:-", "--format", "disksim"];
     let mut child = command().args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let pipe = child.stdin.take().unwrap();
-    // With zstd the lines are so long that few requests are more bytes than its window.
+    // With zstd the lines are so long that few requests suffice to exceed its window.
     let device = format!("{:1$}", 0, if packed { 320 } else { 40 });
     let lines = |to: &mut dyn Write| {
         for n in 0..requests {
-            // Two neighbours are in the wrong order, so that the window is used.
+            // Each two neighbours are in the wrong order, so that the window that sorts arrivals is used.
             let (ms, lbn) = ((n ^ 1) * 12, n.wrapping_mul(0x9e37_79b9) % 17_000_000);
             // One call for each line, because this code is not optimised, and that of the standard library is.
             to.write_all(format!("{ms}.25 {device} {lbn} 8 {}\n", n % 2).as_bytes()).unwrap();
@@ -297,7 +297,8 @@ fn flushes_forced_writes_and_discards_are_served_by_the_drive_alone() {
     assert_eq!(number(&flushed, "/foreground/requests"), 60.0, "flushes are no reads and no writes");
     assert_eq!((log.matches(",flush,0,0,").count(), log.matches(",flushed,").count()), (60, 60));
     assert_eq!(flushed["trace"]["notes"], serde_json::json!([]));
-    // A write that begins with a flush is as fast: the write before it is long on the medium. A forced write waits for the arm.
+    // A write that begins with a flush is as fast as one without: the write before it is long on the medium. A forced write
+    // waits for the arm.
     let (before, _) = replay("FWS", "", "device");
     assert!(write_ms(&before) < write_ms(&plain) + 1.0, "{before}");
     let (forced, _) = replay("WFS", "", "device");

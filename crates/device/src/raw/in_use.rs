@@ -22,11 +22,11 @@ pub enum User {
         /// The device, the partition or the file.
         device: String,
     },
-    /// A device built on it, of the device mapper, md or bcache.
+    /// A device of the device mapper, md or bcache that is built on the device or on a partition of it.
     Holder {
         /// The device or the partition.
         device: String,
-        /// The device built on it.
+        /// The device that is built on the device or the partition.
         holder: String,
     },
     /// A loop device that is attached to the file.

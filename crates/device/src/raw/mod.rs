@@ -30,10 +30,10 @@ const REQUEST_BYTES_MAX: u64 = 1 << 30;
 /// A block device or a file, opened exclusively, and read and written past the page cache by operations on the
 /// host's ring.
 ///
-/// Every request is one command at the device, because the core decides how many commands are outstanding there.
-/// There are two exceptions: zeroing for which the device has no command, and the rest of a command that has failed,
-/// are done in pieces. A medium error is reported with the first sector that fails by itself, which is found by
-/// halving pieces. If no sector fails by itself, none was bad.
+/// Every request is one command at the device, because the scheduler core decides how many commands are outstanding
+/// there. There are two exceptions: zeroing for which the device has no command, and the rest of a command that has
+/// failed, are done in pieces. A medium error is reported with the first sector that fails by itself, which is found
+/// by halving pieces. If no sector fails by itself, none was bad.
 ///
 /// A flush is `fdatasync`. A write-through is RWF_DSYNC, which the kernel maps to a forced unit access if the disk
 /// has that. Zeroes and discards are the kernel's `fallocate` and discard command.
@@ -94,7 +94,7 @@ impl Raw {
         Ok(Self::over(open::open(path.as_ref(), options)?, options))
     }
 
-    /// Opens a device or a file for reads only, although others may use it; returns it with its user. For
+    /// Opens a device or a file for reads only, even if it has another user; returns it with that user. For
     /// measurements, not for serving.
     ///
     /// # Errors
@@ -123,8 +123,8 @@ impl Raw {
         self.opened.capacity
     }
 
-    /// Returns the smallest size that needs no read before a write: a physical sector, or a block of the file's file
-    /// system.
+    /// Returns the smallest size of a write before which nothing has to be read: a physical sector, or a block of
+    /// the file's file system.
     pub fn physical_sector_bytes(&self) -> Bytes {
         self.opened.physical
     }

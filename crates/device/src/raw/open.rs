@@ -23,7 +23,7 @@ pub struct Options {
     pub buffered: bool,
 }
 
-/// The reason why a device was not opened. It is unchanged.
+/// The reason why a device was not opened. The device is unchanged.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {

@@ -22,9 +22,9 @@ struct Kernel {
     bad: BTreeSet<u64>,
     /// The most sectors transferred by one operation; 0 for no limit.
     short: u64,
-    /// The number of further operations that fail at any sector.
+    /// The number of next operations that fail, whatever their sectors.
     passing: u32,
-    /// The errno of all these failures; 0 for EIO.
+    /// The errno of every failed operation; 0 for EIO.
     errno: i32,
     no_holes: bool,
     no_zeroing: bool,
@@ -190,7 +190,7 @@ fn an_error_that_passes_fails_nothing() {
     }
 }
 
-/// Each errno that `fault` counts as a failing medium is found, and some others are not.
+/// For each errno that `fault` counts as a medium error the bad sector is found; for some others it is not.
 #[test]
 fn medium_errors_are_known_by_the_kernels_numbers() {
     let asked = |errno, ask| {

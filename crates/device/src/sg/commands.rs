@@ -137,7 +137,8 @@ impl Ata {
     }
 }
 
-/// The protocol and the transfer bits: PIO data from the disk, with their length in sectors in the count; and no data.
+/// The protocol and the transfer bits of a command with PIO data from the disk, whose length in sectors is in the
+/// count register, and of one without data.
 const PIO_IN: (u8, u8) = (4, 0x0e);
 const NO_DATA: (u8, u8) = (3, 0);
 

@@ -160,7 +160,7 @@ impl SwitchJournal {
         Ok(paths.into_iter().filter_map(|path| Self::held(path).transpose()).collect())
     }
 
-    /// Locks and reads a record. Returns `None` if its process runs, or has just removed it.
+    /// Locks and reads a record. Returns `None` if the process that made it runs, or has just removed it.
     fn held(path: PathBuf) -> Result<Option<Held>, SwitchJournalError> {
         let file = match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

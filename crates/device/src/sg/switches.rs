@@ -74,7 +74,7 @@ pub enum NotSwitched {
     Refused(SwitchError),
 }
 
-/// A disk whose switches are off. [`Quiet::end`], or dropping the value, puts them back.
+/// A disk whose look-ahead and read cache are off. [`Quiet::end`], or dropping the value, restores them.
 pub struct Quiet {
     disk: Box<dyn Scsi + Send>,
     journal: Box<dyn Journal + Send>,

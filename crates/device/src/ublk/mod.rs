@@ -77,7 +77,7 @@ pub enum UblkError {
         /// The driver's error.
         source: io::Error,
     },
-    /// A thread of this program has ended by a defect.
+    /// The thread that gives the driver its commands has ended by a defect.
     #[error("the thread that looks after /dev/ublkb{0} has ended unexpectedly")]
     Ended(u32),
 }

@@ -124,7 +124,7 @@ impl Ublk {
     }
 }
 
-/// Carries out orders, and removes the device once all senders are dropped.
+/// Makes the device, carries out orders, and removes the device once all senders of orders are dropped.
 fn look_after(
     plan: &UblkPlan,
     made: &SyncSender<Arc<UblkDev>>,

@@ -66,7 +66,7 @@ impl KernelQueue for Queue<'_> {
             );
             match (turned, failed) {
                 (_, Some(error)) => return Err(error),
-                // If requests were taken, the end is reported by a later round.
+                // If requests were taken, a later call reports the end of the queue.
                 (Ok(taken), None) if taken > 0 && self.queue.is_stopping() => {}
                 (Ok(_), None) => return Ok(true),
                 (Err(UblkError::QueueIsDown), None) => {

@@ -77,7 +77,7 @@ impl State {
     fn mode_page(&self) -> Vec<u8> {
         let mut page = vec![0; 20];
         (page[0], page[1]) = (0x88, 18);
-        // These are other settings of the page, which must stay the same.
+        // The other bits of these bytes are settings that must stay the same.
         (page[2], page[3]) = (0x14 | u8::from(!self.read_cache), 0x5a);
         page[12] = 0x80 | u8::from(!self.look_ahead) << 5;
         page
@@ -324,8 +324,8 @@ fn the_log_of_a_seagate_disk_tells_its_recording_and_its_heads() {
 #[test]
 fn a_disk_without_that_log_tells_nothing() {
     let none = |state: State| assert_eq!(Farm::read(&mut Simulated::with(state)).unwrap(), None);
-    // The four disks: SCSI; another maker, which may use the log number for something else; no such log in
-    // the directory; another log.
+    // A SCSI disk; one of another maker, which may use the log's number for something else; one whose
+    // directory lacks the log; one with another log of that number.
     none(State::default());
     none(State { ata: true, model: "WDC WD80EFAX", logs: farm(1, 0), ..State::default() });
     none(State { ata: true, model: "ST1", logs: BTreeMap::from([((0, 0), [0; 512])]), ..State::default() });

@@ -132,8 +132,8 @@ pub(crate) fn tls(args: &TlsArgs) -> Result<Option<Tls>, Problem> {
 /// Writes log lines to standard error.
 pub(crate) fn log(level: tracing::Level) -> Lines {
     let (filter, handle) = reload::Layer::new(LevelFilter::from_level(level));
-    // Each disk has a thread with the disk's name, so the lines name the disk. A process has only one subscriber: a later call
-    // changes nothing.
+    // Each disk has a thread with the disk's name, so the lines name the disk. A process has only one subscriber to its log
+    // lines: a later call changes nothing.
     let lines = tracing_subscriber::fmt::layer().with_thread_names(true);
     let lines = lines.with_writer(std::io::stderr).with_ansi(false);
     let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();

@@ -1,9 +1,9 @@
 //! The structs of the Arrow C data interface, made of a table.
 //!
 //! Two rules of the interface carry every proof below. A struct is released by calling its `release`, once, which sets `release`
-//! to null; a struct whose `release` is null is not read. A consumer may move a struct to another place by copying its bytes and
-//! setting `release` of the old place to null, children of a parent included. Everything that a struct points to is therefore on
-//! the heap and belongs to `private_data`, and dropping a struct releases it unless it was moved.
+//! to null; a struct whose `release` is null is not read. A consumer may move a struct to another address by copying its bytes
+//! and setting `release` at the old address to null, children of a parent included. Everything that a struct points to is
+//! therefore on the heap and belongs to `private_data`, and dropping a struct releases it unless it was moved.
 
 #![allow(unsafe_code, reason = "the interface passes addresses; each block says why they stay good")]
 

@@ -75,7 +75,7 @@ pub(crate) struct Both {
     pub with: Run,
     pub without: Run,
     pub capacity: Sectors,
-    /// The scanned sectors by part of the disk.
+    /// The number of scanned sectors in each part of the disk.
     pub rings: Rings,
     /// The last accesses with their purposes.
     pub accesses: VecDeque<(Lbn, &'static str)>,

@@ -100,7 +100,7 @@ pub struct Demo {
     asked: Asked,
     drive: OwnDrive,
     both: Both,
-    /// The number of runs so far, this one included.
+    /// The number of times that both runs were begun, by `new` or by a change of settings.
     runs: u64,
     late: bool,
     /// The machine's time and the virtual time from which the virtual clock counts.

@@ -11,8 +11,8 @@
 use rustix::process::{Resource, Rlimit, configure_io_flusher_behavior, getrlimit, setrlimit};
 use std::{fs, io};
 
-/// A protection against deadlock or loss when memory runs out, which the kernel has refused. The process needs it if
-/// this machine mounts the disk that it serves.
+/// A protection that the process could not get, against deadlock or loss when memory runs out. The process needs it
+/// if this machine mounts the disk that it serves.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// The kernel may evict pages of the process.

@@ -123,7 +123,7 @@ pub(crate) fn session(bytes: &[u8]) {
 
 fn frames<T: Frame + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
     let mut decoder = Decoder::default();
-    // The bytes arrive in two pieces: the place of the cut must not matter.
+    // The bytes arrive in two pieces: where they are cut must not matter.
     let (head, tail) = bytes.split_at(bytes.len() / 2);
     for piece in [head, tail] {
         decoder.push(piece);

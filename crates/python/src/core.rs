@@ -135,8 +135,8 @@ shown!(Completed { id });
 shown!(Failed { id, bad });
 shown!(Deliver { session, task, lbn, sectors, op, parameter, bad, last });
 
-/// The scheduler core in a drive or outside it. It reads no clock and starts no thread: the same calls give the same outputs.
-/// Times are in ns, and do not go backwards.
+/// The scheduler core inside a drive or outside it. The core reads no clock and starts no thread: the same calls give the same
+/// outputs. Times are in ns, and do not go backwards.
 #[pyclass(module = "freeblock")]
 pub(crate) struct Core {
     core: PlacedCore,

@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(kept.counts(), [1, 0, 1]);
         assert!(kept.has("a", &at("abc")) && !kept.has("a", &at("def")));
         assert!(kept.has("b", &at("def")) && !kept.has("c", &at("def")));
-        // The changes of a dirty tree are unknown, so its row is never one of the same state.
+        // The changes of a dirty tree are unknown, so its row never counts as a result of this commit.
         kept.put(&test, &at("def-dirty"));
         assert!(!kept.has("b", &at("def-dirty")));
     }

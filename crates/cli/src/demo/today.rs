@@ -37,7 +37,8 @@ impl Server {
     }
 }
 
-/// Returns the part's text: the same requests served three times.
+/// Returns the text of this part of the demo: the same requests, served by the drive's queue, and by the core without and with
+/// a scan.
 ///
 /// # Errors
 /// The built-in drive does not load.

@@ -73,7 +73,7 @@ pub(crate) struct Config {
     pub(crate) log: tracing::Level,
     /// Whether the daemon locks its memory, because this machine mounts one of the served disks.
     pub(crate) lock_memory: bool,
-    /// The largest number of bytes that a backup keeps in the state directory.
+    /// The largest number of bytes of overwritten blocks that a backup keeps in the state directory.
     pub(crate) keep_bytes_max: u64,
     /// The largest number of scrubs and comparisons that run at the same time, on all disks together; `None` for no maximum.
     pub(crate) tasks_at_once: Option<usize>,

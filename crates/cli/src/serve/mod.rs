@@ -209,7 +209,7 @@ fn show(page: WebConfig, config: &Config, running: &[Served]) -> Result<Web, Pro
     web.map_err(|error| config.places.underline("web", Problem::failed(error)))
 }
 
-/// The parts that the disks of a daemon share.
+/// The permissions and the memory budgets that the disks of a daemon share.
 struct Among {
     places: Places,
     peers: Peers,

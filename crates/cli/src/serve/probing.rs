@@ -92,7 +92,7 @@ impl Probing {
     /// Ends the probe after the disk has ended; the measurements are saved.
     pub(super) fn close(self, disk: &mut ServedDisk) {
         self.ends.store(true, Ordering::Relaxed);
-        // A reading that still waits is dropped, so that the thread does not wait for it.
+        // A timed read that still waits is dropped, so that the probe's thread does not wait for it.
         disk.want_readings(false);
         disk.on_probe_asked(None);
         // A thread that has panicked has logged that.
@@ -190,7 +190,7 @@ impl ToProbe {
                     saved = Instant::now();
                     self.save(at.journal);
                     status = probing(at);
-                    // If the server has ended, the next reading fails.
+                    // If the server has ended, the next timed read fails.
                     let _ = tell(served, &status);
                 }
                 if ends.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -372,7 +372,7 @@ impl ProbedDevice for Live<'_> {
     }
 
     fn now(&self) -> units::Instant {
-        // A disk that has ended has no later time, and its next reading fails.
+        // A disk that has ended has no later time, and its next timed read fails.
         let now = self.served.ask(|_, now| now).unwrap_or(self.last.get());
         self.last.set(now.max(self.last.get()));
         self.last.get()

@@ -24,7 +24,7 @@ impl TlsText {
         all.into_iter().flatten().map(|path| path.get_ref().clone())
     }
 
-    /// Reads the files; an error is underlined where the file is named.
+    /// Reads the certificates and the key; an error is underlined where the table names the file.
     pub(super) fn check(&self, place: &Source<'_>) -> Result<Tls, Problem> {
         let (certificate, key) = (self.certificate.get_ref(), self.key.get_ref());
         let clients = self.clients.as_ref().map(|path| path.get_ref().as_path());

@@ -99,7 +99,7 @@ impl WebOptions {
         [&self.token, &self.certificate, &self.key].into_iter().flatten().cloned()
     }
 
-    /// Reads the files.
+    /// Reads the files of the page's password, certificate and key.
     ///
     /// # Errors
     /// A file cannot be used, or the address requires a file that is not given.

@@ -393,7 +393,8 @@ fn usual_behaviour(place: Where, capacity: Bytes) -> Behaviour {
     }
 }
 
-/// Returns the exit code: 3 for results that Ctrl-C has cut short, as for a profile of a part of a drive.
+/// Returns the exit code: 3 for results that Ctrl-C has cut short, as `freeblock probe` does for a profile of a part of a
+/// drive.
 fn code(interrupted: bool) -> u8 {
     // A calling program that has ended the run itself gets no exit code for that.
     if interrupted && interrupt::came() { 3 } else { 0 }

@@ -268,7 +268,7 @@ impl<S: Source> Run<S> {
         every!(&self.host, run => run.requests())
     }
 
-    /// Sets a calling program's policy in place of the named one.
+    /// Sets a calling program's policy in place of that of `--policy`.
     pub(crate) fn set_policy(&mut self, policy: Option<Box<dyn ForeignPolicy>>) {
         if let Some(policy) = policy {
             with_core!(&mut self.host, run => run.core_mut().set_policy(policy), ());

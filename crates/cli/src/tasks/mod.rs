@@ -361,7 +361,7 @@ struct Begun {
 }
 
 impl Begun {
-    /// Returns the task, after waiting until it is over if the terms say so.
+    /// Returns the task; with `--wait`, after it is over.
     fn awaited(self, terms: Terms, console: &Console) -> Result<Value, Problem> {
         if terms.wait { wait(&self.control, &self.path, self.task, console) } else { Ok(self.task) }
     }

@@ -327,7 +327,8 @@ fn a_scrub_goes_on_after_kill_9_and_reads_no_block_twice() {
             left
         };
         if life < lives() {
-            // Enough blocks must be durable to show repeated reads despite the clients' own.
+            // More blocks must be durably scrubbed than clients' reads have served, or a second reading of them would not
+            // show.
             while look() > most.saturating_sub(BLOCKS / 8) {
                 std::thread::sleep(std::time::Duration::from_millis(100));
             }

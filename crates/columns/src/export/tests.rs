@@ -33,11 +33,12 @@ fn next_of(stream: &mut Stream) -> Array {
     }
 }
 
-/// Moves a struct out of its place, as a consumer does.
+/// Moves a struct away from its address, as a consumer does.
 macro_rules! moved {
     ($place:expr) => {{
         let place = $place;
-        // SAFETY: the struct at the place is alive; its bytes are used once, since `release` of the old place becomes null.
+        // SAFETY: the struct at the address is alive; its bytes are used once, since `release` at the old address becomes
+        // null.
         unsafe {
             let moved = place.read();
             (*place).release = None;

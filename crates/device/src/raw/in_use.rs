@@ -112,7 +112,7 @@ impl<'a> System<'a> {
         link.canonicalize().unwrap_or(link)
     }
 
-    /// Returns the names, directories and numbers of the device and its partitions.
+    /// Returns the names, directories and device numbers of the device and its partitions.
     fn with_partitions(self, major: u32, minor: u32) -> Vec<Named> {
         let directory = self.device(major, minor);
         let name = directory.file_name().unwrap_or_default().to_owned();

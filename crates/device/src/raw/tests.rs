@@ -159,7 +159,7 @@ proptest! {
         let first = kernel.bad.range(start..start + len).next().copied();
         let result = asked(&mut disk(), &mut kernel, start, len, ask);
         match (result, first) {
-            // Passing errors may hit one sector so often that it counts as bad.
+            // Temporary errors may hit one sector so often that it counts as bad.
             (Err(Failure::Medium(lbn)), _) if passing > 0 && Some(lbn.get()) != first => {
                 prop_assert!(lbn.get() >= start && lbn.get() < start + len);
             }

@@ -61,7 +61,7 @@ const RATE_OFFSET: usize = 4;
 /// The smallest value that is a rate. Smaller ones mean "not reported", "does not rotate", or are reserved.
 const RATE_MIN: u16 = 0x0401;
 
-/// Returns the rotation rate in a VPD page of block device characteristics; `None` if it has none.
+/// Returns the rotation rate in a VPD page of block device characteristics; `None` if the page has no rate.
 pub(crate) fn vpd_rate(page: &[u8]) -> Option<Rpm> {
     let is_there = page.get(1) == Some(&CHARACTERISTICS);
     let rate = u16::from_be_bytes(*page.get(RATE_OFFSET..)?.first_chunk()?);

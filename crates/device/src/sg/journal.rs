@@ -269,7 +269,7 @@ mod tests {
         drop(running);
         let held = journal().left().unwrap().pop().unwrap().unwrap();
         assert_eq!(held.record, record());
-        // While one process holds the left record, another one gets none.
+        // While one process handles the record that the killed one has left, no other process gets it.
         assert!(journal().left().unwrap().is_empty());
         journal().settle(held).unwrap();
         assert!(journal().left().unwrap().is_empty());

@@ -53,7 +53,7 @@ struct Header {
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Header>() == 88, "the kernel's structure and nothing else");
 
-/// A disk of this machine, opened for commands. Others may read and write it at the same time.
+/// A disk of this machine, opened for commands. Other programs may read and write it at the same time.
 #[derive(Debug)]
 pub struct Sg {
     file: File,

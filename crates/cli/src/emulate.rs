@@ -111,7 +111,7 @@ pub(crate) fn execute(args: &EmulateArgs, console: &Console) -> Result<String, P
     let (exporter, stop) = Exporter::new(disk, export, listeners).map_err(Problem::failed)?;
     interrupt::watch_and(
         move || {
-            // The server may have ended by itself.
+            // Stopping fails if the server has ended by itself.
             let _ = stop.stop();
         },
         || {},

@@ -40,7 +40,7 @@ pub const BLOCK: Bytes = Bytes::new(4096);
 /// The name of the drive that is simulated by default.
 pub const DRIVE: &str = "quantum-atlas-10k";
 
-/// The bounds of the page's histograms: none, because a drive with the core in it has no prediction errors to show.
+/// The bounds of the page's histograms: none, because a drive with the scheduler core in it has no prediction errors to show.
 const NO_BOUNDS: [u64; 0] = [];
 /// The virtual time of a step at the speed of real time; a step is longer in proportion to the speed.
 const STEP_TIME: Duration = Duration::from_millis(20);

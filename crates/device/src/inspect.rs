@@ -303,7 +303,7 @@ pub fn inspect_directory(directory: &Path) -> Result<Inspection, InspectError> {
     })
 }
 
-/// Returns the first bytes of a VPD page that the kernel has stored; empty if it has not.
+/// Returns the first bytes of a VPD page that the kernel has stored; empty if the kernel has not stored it.
 fn page(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(PAGE_BYTES).read_to_end(&mut bytes));

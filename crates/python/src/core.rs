@@ -22,7 +22,7 @@ use units::{Instant, Lbn, RequestId, Sectors, SessionId, TaskId};
 pub(crate) struct Execute {
     /// The accesses, detours included.
     accesses: Vec<Py<Access>>,
-    /// The predicted end, in ns.
+    /// The time at which the accesses are predicted to be done, in ns.
     until: u64,
     /// The foreground request that the accesses serve; None for background work in idle time or promoted work.
     request: Option<u64>,

@@ -89,7 +89,7 @@ pub(crate) struct Config {
     pub(crate) places: Places,
 }
 
-/// The default of `partial_blocks`: with blocks of a megabyte they take at most a gigabyte.
+/// The default of `partial_blocks`: half-read blocks of a megabyte then take at most a gigabyte.
 const PARTIAL_BLOCKS: usize = 1 << 10;
 
 /// The default of `keep`, a gigabyte: enough for the blocks that clients overwrite while a backup's target is away for some

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 pub(super) const MEASURED: &str = "probe";
 pub(super) const FOUND: &str = "profile.toml";
 
-/// Bounds the bytes read from one of these files: a probe writes some megabytes.
+/// Bounds the bytes read from a file of measurements or of a found profile: a probe writes some megabytes.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// The beginning of the first line of a found profile's file. A checksum of the other lines and the drive's name follow.

@@ -15,7 +15,7 @@ impl Hangups {
         let mut set = SigSet::empty();
         set.add(Signal::SIGHUP);
         set.thread_block()?;
-        // A file at the limit of its size is an error of the write, and must not end the daemon.
+        // With SIGXFSZ blocked, a write beyond the limit of a file's size fails, and does not end the daemon.
         let mut limits = SigSet::empty();
         limits.add(Signal::SIGXFSZ);
         limits.thread_block()?;

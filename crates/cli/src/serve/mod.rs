@@ -161,7 +161,7 @@ pub(crate) fn execute(args: &ServeArgs, console: &Console) -> Result<String, Pro
             tell(Moment::Stopping);
             at_end.begin();
             for stop in &stoppers {
-                // The server may have ended by itself.
+                // The call fails if the server has ended by itself.
                 let _ = stop.stop();
             }
         },
@@ -378,7 +378,7 @@ fn open(running: &[Served], config: &Config) {
         }
     }
     for served in running {
-        // The server may have ended by itself.
+        // The call fails if the server has ended by itself.
         let _ = served.running.open();
     }
 }
@@ -387,7 +387,7 @@ fn open(running: &[Served], config: &Config) {
 fn stop(running: &[Served], ending: &Ending) {
     ending.begin();
     for served in running {
-        // The server may have ended by itself.
+        // The call fails if the server has ended by itself.
         let _ = served.running.stopper().stop();
     }
 }

@@ -347,7 +347,7 @@ impl<'a> Live<'a> {
         let gone = || failed("the disk is not served any more".to_owned(), None);
         let read = self.served.send(move |disk, now| {
             disk.read(now, reading, move |result| {
-                // The probe may have ended.
+                // Sending fails if the probe has ended.
                 let _ = answer.send(result);
             });
         });

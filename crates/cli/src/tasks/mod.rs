@@ -37,7 +37,7 @@ pub(crate) fn scrub(args: &ScrubArgs, console: &Console) -> Result<Outcome, Prob
     }
     let control = Control::new(&args.start.daemon.control);
     complete("scrub", &mut spec, args.start.terms);
-    // Each disk is tried, even if another one fails.
+    // A scrub is started on each disk, even if that fails on another.
     let begun: Vec<(String, Result<Value, Problem>)> = names(&control)?
         .into_iter()
         .map(|disk| {

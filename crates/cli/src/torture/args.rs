@@ -42,7 +42,7 @@ fn steps(text: &str) -> Result<u64, String> {
     whole(text, 1, REQUESTS_MAX)
 }
 
-/// Reads the number of histories to skip. Adding a run to it does not overflow.
+/// Reads the number of histories to skip, so small that adding those of a run does not overflow.
 fn skipped(text: &str) -> Result<u64, String> {
     whole(text, 0, u64::MAX / 2)
 }
@@ -62,7 +62,7 @@ fn minutes(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "give minutes, more than 0 and up to 525600".to_owned())
 }
 
-/// A seed, or one that is drawn.
+/// A seed that the user gives, or one that is drawn at random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SeedOrRandom {
     Seed(u64),

@@ -134,7 +134,7 @@ fn sectors_that_are_read_again_come_from_the_buffer() {
     assert!(head > 2.0 && head < ours[0], "{head} {}", ours[0]);
 }
 
-/// DiskSim 4.0's mean response times of the same requests to an Atlas 10K, as the cases' own description has them.
+/// The expected means are DiskSim 4.0's for the same requests to an Atlas 10K, from the description of these traces.
 #[test]
 fn sequential_and_repeated_reads_have_disksims_mean() {
     for (name, disksim_ms) in [("seq", 1.05), ("rewrite", 0.979)] {

@@ -95,7 +95,7 @@ impl PendingTransfer {
                     return Next::Failed(io::Error::new(kind, "the device has become smaller"));
                 }
                 self.good = (self.good + sectors).min(self.reach);
-                // If a piece failed and its sectors succeed singly, no sector was bad.
+                // If all sectors of a failed piece have succeeded in smaller pieces, none was bad.
                 self.suspect = self.suspect.filter(|suspect| self.good < *suspect);
             }
             Err(error) => {

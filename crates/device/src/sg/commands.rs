@@ -30,7 +30,7 @@ impl Identity {
     pub fn of(disk: &mut dyn Scsi) -> Result<Self, ScsiError> {
         let mut inquiry = [0; 36];
         execute(disk, &[INQUIRY, 0, 0, 0, inquiry.len() as u8, 0], Transfer::FromDisk(&mut inquiry))?;
-        // Every disk behind a translation has this vendor (SAT-4, section 8.1.2).
+        // Every ATA disk behind a SCSI translation has this vendor (SAT-4, section 8.1.2).
         if inquiry.get(8..16) != Some(b"ATA     ".as_slice()) {
             return Ok(Self::Scsi);
         }

@@ -155,7 +155,7 @@ fn a_table_is_kept_and_changes_since_are_named() {
     let suite = suite.at_commit("bbbb");
     let (_, said) = suite.run(&arguments);
     assert!(said.contains("  new: made/tests::passes (passed)\n  gone: made/tests::was\n"), "{said}");
-    // A failure is a row like any other.
+    // The table of results has a row for a failed test, too.
     let (code, said) = suite.run(&["long", "--results", file.to_str().unwrap(), "fails"]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("  new: made/tests::fails (failed)\n"), "{said}");

@@ -223,7 +223,7 @@ fn a_name_that_no_test_has_is_an_error() {
 fn times_of_tests_that_did_not_run_again_are_kept() {
     let suite = Suite::new("times").long("made/tests::fails it fails\nmade/tests::kills it is killed");
     let file = suite.directory.join("times.tsv");
-    // A file that another version has written is replaced.
+    // A table of times that another version of the runner has written is replaced.
     std::fs::write(&file, "in another form\n").unwrap();
     assert_eq!(suite.run(&["short", "--times", file.to_str().unwrap()]).0, Some(0));
     assert_eq!(suite.run(&["short", "--times", file.to_str().unwrap(), "passes"]).0, Some(0));

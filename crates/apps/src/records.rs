@@ -28,7 +28,7 @@ pub enum Timeout {
     Poll,
     /// Until a record comes: the paper's -1.
     Forever,
-    /// At most this time.
+    /// Waits at most this time.
     For(Duration),
 }
 

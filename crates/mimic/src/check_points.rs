@@ -76,8 +76,8 @@ impl CheckPoints {
     }
 
     /// Returns the rule with the condition that a range must meet it `times` times before the range is interpolated,
-    /// each time with other check points. If a range of many teeth passes by chance once in ten times, it passes twice
-    /// once in a hundred.
+    /// each time with other check points. If a range with many teeth of the sawtooth of time by distance meets the rule
+    /// by chance once in ten times, it does so twice once in a hundred.
     ///
     /// For the on-line learner `times` makes no difference, because its check points are the distances that happen to
     /// be known.

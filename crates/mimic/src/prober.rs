@@ -336,7 +336,7 @@ impl Prober {
             answers[pair.index()] = curves.len() as u8;
             curves.push(Curve::new(pair, knots, parts));
         }
-        // The first probed pair also answers for the pairs that were not probed.
+        // The times of the first probed pair of request types also answer for the pairs that were not probed.
         let first = self.plan.pairs.first().map_or(NO_CURVE, |pair| answers[pair.index()]);
         let answers = answers.map(|curve| if curve == NO_CURVE { first } else { curve });
         (Table::from_parts(self.plan.metric, self.plan.seed, curves, answers), report)
@@ -437,7 +437,8 @@ impl Prober {
         }
     }
 
-    /// Records an end; the range between it and the previous one can now be examined.
+    /// Records an end of a range, which was just sampled; the range between it and the previous end can now be
+    /// examined.
     fn end_sampled(&mut self, curve: usize, point: Point) {
         self.inward = 1;
         let before = self.points.last().filter(|p| p.curve() == curve).map(Point::end);
@@ -466,5 +467,5 @@ impl Prober {
     }
 }
 
-/// The pair that is probed by default, because it needs no writes.
+/// The pair of request types that is probed by default, because it needs no writes.
 pub(crate) const READS: Pair = Pair::new(Op::Read, Op::Read);

@@ -3,7 +3,7 @@
 /// The number of distances in a line; with their times they fill a cache line.
 const LINE_DISTANCES: usize = 8;
 
-/// The most lines of a block: their first distances fit into the block's head, which is a cache line and is searched
+/// The most lines of a block: their first distances fit into the block's header, which is a cache line and is searched
 /// eight entries at a time.
 const BLOCK_LINES: usize = 25;
 
@@ -24,7 +24,7 @@ const UNUSED_ENTRY: u32 = u32::MAX;
 /// A key below those of all distances, which are at least 1.
 const BEFORE_ALL: u32 = 0;
 
-/// The entry of a block's head for an unused line. No difference at which a line begins has this value.
+/// The entry of a block's header for an unused line. No difference at which a line begins has this value.
 const NO_LINE: u16 = u16::MAX;
 
 /// The value of unused entries of a group of the tree. No distance in the tree has this value.
@@ -44,8 +44,8 @@ pub(crate) struct CurvePoint {
 /// distances cut to 32 bits. On drives of more than 70 TB, blocks may begin too close together for that and the tree
 /// may lead to a wrong block, which the search detects and corrects.
 ///
-/// Tree and heads are a twenty-fourth of the memory, and stored apart from the lines. For a table of 64 MB the tree
-/// takes a sixth of a megabyte, which stays in the own cache of a processor core, and the heads take two and a half
+/// Tree and headers are a twenty-fourth of the memory, and stored apart from the lines. For a table of 64 MB the tree
+/// takes a sixth of a megabyte, which stays in the own cache of a processor core, and the headers take two and a half
 /// megabytes, which stay in a cache that these cores share. So a search waits for one line, which has the distance, its
 /// time and mostly the next distance.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,7 +60,7 @@ pub(crate) struct Knots {
     len: usize,
 }
 
-/// The head of a block: the distances at which its lines begin.
+/// The header of a block of distances: the first distance of each of its cache lines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(align(64))]
 struct Head {
@@ -77,7 +77,7 @@ struct Head {
 }
 
 impl Head {
-    /// Returns the head of a block that consists of `lines`, at most 25 of them.
+    /// Returns the header of a block that consists of `lines`, at most 25 of them.
     fn of(base: i64, first_line: u32, lines: &[Line]) -> Self {
         let used = || lines.iter().map(|line| line.ways[0]);
         let furthest = used().next_back().unwrap_or(0);
@@ -186,7 +186,7 @@ impl Knots {
         these
     }
 
-    /// Writes the head of the last block, whose lines are complete.
+    /// Writes the header of the last block, whose lines are complete.
     fn close_block(&mut self) {
         if let Some(head) = self.heads.last_mut() {
             *head = Head::of(head.base, head.first_line, &self.lines[head.first_line as usize..]);
@@ -239,7 +239,7 @@ impl Knots {
                 *block = descend(level, *block, key);
             }
         }
-        // This pass only loads, so that all heads are being fetched before the first one is searched.
+        // This pass only loads, so that all headers are being fetched before the first one is searched.
         let bases = blocks.map(|block| self.heads.get(block).map_or(i64::MAX, |head| read(head).base));
         let mut lines = [0; N];
         let mut keys = [0; N];
@@ -479,8 +479,8 @@ mod tests {
         }
     }
 
-    /// The cost of a prediction if no cache holds the table: cache lines of distances and times. The tree and the heads
-    /// take at most a twentieth of the memory.
+    /// The cost of a prediction if no cache holds the table: cache lines of distances and times. The tree and the
+    /// headers take at most a twentieth of the memory.
     #[test]
     fn a_question_reads_few_cache_lines() {
         let mut random = Stream::new(5, "lines");
@@ -511,8 +511,8 @@ mod tests {
                 sum += read;
                 most = most.max(read);
             }
-            // A search reads a cache line of each level, a head and a line; the next distance may be in the next line,
-            // which may be in the next block.
+            // A search reads a cache line of each level, a header and a line; the next distance may be in the next
+            // line, which may be in the next block.
             assert!(most <= above + 4, "{most} lines at most, {above} levels");
             let mean = sum as f64 / f64::from(questions);
             assert!(mean <= above as f64 + 2.2, "{mean} lines, {above} levels");

@@ -63,16 +63,18 @@ const PROBE_TIME_S_MAX: f64 = 3_600.0;
 /// The most further attempts that count; each adds the allowed time of the first one.
 const FURTHER_ATTEMPTS_MAX: u64 = 24;
 
-/// The share of the allowed drive time at which the measurements before the check end at the latest.
+/// The share of the allowed drive time at which the measurements before the final check of the profile end at the
+/// latest.
 const MAPPING_TIME_SHARE_MAX: f64 = 0.88;
-/// The time limits of the measurements before the check are stated as if the last one ended at this share of the
-/// allowed drive time, and are scaled to when it must end.
+/// The time limits of the measurements before the final check are stated as if the last of these measurements ended at
+/// this share of the allowed drive time, and are scaled to the share at which it must end.
 const LIMITS_TIME_SHARE: f64 = 0.92;
 
 /// The share of the allowed drive time at which the check's further reads end.
 pub(crate) const CHECK_TIME_SHARE_MAX: f64 = 0.92;
 
-/// The arm counts as slow if the check takes more than this share of the allowed drive time.
+/// The arm counts as slow if the reads of the final check of the profile would take more than this share of the allowed
+/// drive time.
 const SLOW_CHECK_SHARE_MIN: f64 = 0.15;
 
 /// The times of one command.
@@ -114,7 +116,7 @@ pub(crate) struct Meter<'a> {
     followed: Instant,
     /// The mean time of a read of a random sector after that of another random sector, ns.
     pub(crate) far_ns: f64,
-    /// The number of reads of the check, for which time is reserved at the end.
+    /// The number of reads of the final check, for which time is reserved at the end.
     reads_to_check: u64,
     /// The standard deviation of one angle, in revolutions: that of a reading and of the estimated phase together.
     pub(crate) spread: f64,
@@ -225,18 +227,18 @@ impl<'a> Meter<'a> {
         once * (1.0 + self.recorder.journal().attempts().min(FURTHER_ATTEMPTS_MAX) as f64)
     }
 
-    /// Returns whether the arm is so slow that the check takes much of the time.
+    /// Returns whether the arm is so slow that the final check takes much of the allowed drive time.
     pub(crate) fn is_slow(&self) -> bool {
         self.check_takes() > SLOW_CHECK_SHARE_MIN
     }
 
-    /// Returns the share of the allowed drive time that the check's reads take.
+    /// Returns the share of the allowed drive time that the reads of the final check take.
     fn check_takes(&self) -> f64 {
         self.reads_to_check as f64 * self.far_ns / 1e9 / self.allowed_s()
     }
 
-    /// Returns whether the measurements before the check have used less than this share of their time: the slower the
-    /// arm, the more time the check takes of it.
+    /// Returns whether the measurements before the final check have used less than this share of their time: the slower
+    /// the arm, the more of the allowed drive time is reserved for that check.
     pub(crate) fn is_within_before_check(&self, share: f64) -> bool {
         let most = f64::min(CHECK_TIME_SHARE_MAX - self.check_takes(), MAPPING_TIME_SHARE_MAX);
         self.is_within(share * most / LIMITS_TIME_SHARE)
@@ -431,7 +433,8 @@ impl<'a> Meter<'a> {
                 return Ok(Some(self.revolutions_at(reading.completed)));
             }
             if let Some(known) = self.above.iter().position(|above| above.lbn == lbn) {
-                // An angle that was read with another sector's is used once.
+                // The sector is in the buffer because it was read together with an evicted one (`read_above`). The
+                // angle from that read is used, once.
                 self.measured.push(lbn);
                 return Ok(Some(self.above.swap_remove(known).angle));
             }
@@ -467,8 +470,9 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
-    /// Returns a sector of a track of `sectors` that is probably not in the buffer. Each call returns a sector below
-    /// the previous one; the order starts again from above after as many calls as fill all segments.
+    /// Returns the index, on a track of `sectors` sectors, of a sector that is probably not in the buffer. The index is
+    /// random; but if the buffer has many segments and holds no sectors before a read, each call returns a lower index
+    /// than the previous one, and starts again from the top when it has reached the first sector.
     pub(crate) fn fresh_sector(&mut self, sectors: u64) -> u64 {
         let room = (sectors - sectors / 8).max(1);
         if self.segments < AVOIDED_EVICTION_SEGMENTS_MIN || self.keeps_before {
@@ -574,7 +578,7 @@ impl<'a> Meter<'a> {
         (step, step * (self.segments + 2))
     }
 
-    /// Returns a sector near `lbn` that will soon pass under the head.
+    /// Returns a sector with a known angle, outside the read-ahead around `lbn`, that will soon pass under the head.
     fn known_elsewhere(&mut self, lbn: u64) -> Option<u64> {
         let margin = 2 * self.ahead.max(256);
         let known = self.elsewhere.as_ref()?;
@@ -614,7 +618,7 @@ impl<'a> Meter<'a> {
             && self.elsewhere.is_some()
             && end.saturating_sub(zone.first) < self.sweep(zone).1
         {
-            // The zone of the previous call has more room.
+            // This zone is too short for one read for each segment, so the zone of the previous call stays in use.
             return;
         }
         let wait = self.elsewhere.as_ref().map_or(0.5, |known| known.wait);

@@ -231,8 +231,8 @@ impl Background {
         Ok(left)
     }
 
-    /// Sets whether writes complete the session's reads (if `op` is a read), or whether other background writes complete its
-    /// writes (if `op` is a write).
+    /// Sets whether a write to the same sectors, foreground or background, completes a read of the session (if `op` is a read),
+    /// or whether another background write to the same sectors completes a write of it (if `op` is a write).
     pub fn serve_by_writes(&mut self, session: SessionId, op: Op, on: bool) -> Result<(), SessionError> {
         let share = self.share(session)?;
         match op {

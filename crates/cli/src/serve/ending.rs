@@ -38,7 +38,7 @@ impl Ending {
         self.state().waits.insert(disk.to_owned(), what);
     }
 
-    /// Records that a disk has ended.
+    /// Records that the daemon has finished with a disk: the disk's server has ended, and its state files need no more waiting.
     pub(super) fn has_ended(&self, disk: &str) {
         self.state().waits.remove(disk);
     }

@@ -352,7 +352,8 @@ impl Application for Cache {
         let Some(slot) = self.slot_of(wanted.parameter, current) else { return false };
         if self.pool.get(slot).is_locked() {
             self.tally.not_now += 1;
-            // A promoted write that was refused its bytes has lost its promotion.
+            // The cache refuses the bytes of a locked buffer. If the write was promoted to foreground work, it is
+            // background work again, and is promoted anew once the buffer is unlocked.
             self.pool.change(slot, |b| b.task = b.task.map(|t| Task { promoted: false, ..t }));
             return false;
         }

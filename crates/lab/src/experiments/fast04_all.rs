@@ -83,9 +83,9 @@ impl App {
 /// The order of priorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// Applications that write come first.
+    /// Applications that write have the higher priorities.
     Given,
-    /// Applications that read most come first.
+    /// Applications that read most have the higher priorities.
     Turned,
 }
 

@@ -53,7 +53,7 @@ const LARGE_BLOCK: Bytes = Bytes::new(128 * 1024);
 /// The time until a block that was read is wanted again.
 const REREAD_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The place of the core, and its use of idle time.
+/// The place of the scheduler's core, in or outside the drive, and its use of idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CorePlace {
     /// In the drive; idle time is used from its beginning.

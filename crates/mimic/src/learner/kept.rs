@@ -117,7 +117,7 @@ pub struct Saving {
     generation: u32,
     /// The part of the table that remains to be written.
     table: Option<PutTable>,
-    /// The next pair to write, and the next page of its cells.
+    /// The next pair of request types to write, and the next page of its cells.
     pair: usize,
     page: usize,
     /// The distance of the last cell written of this pair.
@@ -362,7 +362,8 @@ impl Learner {
         Ok(())
     }
 
-    /// Decides anew for all gaps between known cells of a pair whether they are interpolated.
+    /// Decides anew, for all gaps between known cells of a pair of request types, whether times in them are
+    /// interpolated.
     fn relook(&mut self, pair: usize) {
         let minimum = self.config.minimum_samples;
         let Side { cells, pages, lines } = &mut self.pairs[pair];

@@ -44,7 +44,7 @@ impl Point {
 /// The most points: a [`Point`] has no room for a larger index of its quantiles.
 pub(super) const POINTS_MAX: usize = 1 << 29;
 
-/// One end of a range; packed, because every range has two.
+/// One end of a range. The type is packed to save memory, because every range has two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(C, packed(4))]
 pub(super) struct End {

@@ -11,7 +11,8 @@ pub(super) fn check_points(plan: &ProbePlan) -> usize {
 }
 
 /// Returns the most points that fit into the memory, both while probing and beside the table that is made of them at
-/// the end; but no more than `distances` and the points that one range may add. `None` if not even the ends fit.
+/// the end; but no more than `distances` and the points that one range may add. `None` if there is not even room for
+/// the `ends` that are sampled first and the check points of one range.
 pub(super) fn points(plan: &ProbePlan, distances: u64, ends: usize) -> Option<usize> {
     let checks = check_points(plan);
     let each = if plan.metric == Metric::Probabilistic { size_of::<[u32; PARTS + 1]>() as u64 } else { 0 };

@@ -50,7 +50,8 @@ pub(crate) struct Pick {
     /// Whether a foreground access transfers the pick: the pick then stays if background work is cut, or if accesses
     /// are lost.
     pub(super) sure: bool,
-    /// The parts of the block that had been read or written before the pick was taken.
+    /// The pieces of the block that were chosen before this one, transferred or not; they are restored if this one is
+    /// not transferred.
     pub(super) had: Vec<BlockPiece>,
     /// Whether the session has promoted the block.
     pub(super) promoted: bool,

@@ -37,7 +37,7 @@ enum Host {
     Device(Box<Direct<Drive, Port>>),
 }
 
-/// Evaluates one expression for every kind of host.
+/// Evaluates the same expression whichever kind the host is, with the host bound to `$run`.
 macro_rules! each {
     ($host:expr, $run:ident => $of:expr) => {
         match $host {

@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    /// Returns the counts of a burst and two single requests.
+    /// Returns `all` waiting requests: two single ones, and a burst of the others.
     fn burst(all: usize) -> Waiting {
         Waiting { bursts: 3, ..alone(all) }
     }

@@ -22,25 +22,27 @@ const STEP_NS: i64 = 100_000;
 const CORRECTABLE_STEPS: usize = 16;
 const LEAD_STEPS_MAX: usize = 40;
 
-/// In a step in which heads may be early, the number of gaps that are left unused before any is used.
+/// In a step (a class of gaps) in which heads may come a revolution early, the number of gaps that are left unused before any
+/// is used.
 const UNUSED_GAPS_MIN: u32 = 8;
 
-/// After `UNUSED_GAPS_MIN` gaps, one in this number is left unused in a step in which heads may be early.
+/// After `UNUSED_GAPS_MIN` gaps, one in this number is left unused in a step in which heads may come a revolution early.
 const GAPS_PER_UNUSED_IF_EARLY: u32 = 16;
-/// In a step in which heads are hardly early, one gap in this number is left unused.
+/// In a step in which heads hardly ever come a revolution early, one gap in this number is left unused.
 const GAPS_PER_UNUSED: u32 = 128;
 
-/// Heads may be early in the first step that has gaps, and in a step if at least 1 in this number of the preceding step's
-/// requests was early.
+/// Heads may come a revolution early in the first step that has gaps, and in a later step if, in the nearest step before it
+/// that has gaps, at least 1 in this number of the requests behind unused gaps came a revolution early.
 const REQUESTS_PER_EARLY_MAX: u32 = 4;
 
-/// The number of requests of a step after which half of its counts is discarded, so that old ones are forgotten.
+/// The number of requests behind a step's unused gaps after which half of the step's counts of requests is discarded, so that
+/// old ones are forgotten.
 const REQUESTS_COUNTED_MAX: u32 = 512;
 
 /// The least divisor of a share of early requests, so that few requests do not give a large share.
 const REQUESTS_MIN: u32 = 8;
 
-/// The number of a step's requests without detours, of the early ones among them, and of the step's gaps.
+/// The counts of a step: the requests behind its unused gaps, those of them that came a revolution early, and all its gaps.
 #[derive(Clone, Copy, Debug, Default)]
 struct LeadStep {
     alone: u32,
@@ -54,7 +56,7 @@ impl LeadStep {
     }
 }
 
-/// The counts of requests without detours, to read and to write.
+/// The counts of each step, for reads and for writes.
 #[derive(Clone, Debug)]
 pub(super) struct Control {
     steps: [[LeadStep; LEAD_STEPS_MAX]; 2],
@@ -66,8 +68,8 @@ impl Default for Control {
     }
 }
 
-/// Returns the step of a request: the lead of the head with which it would be a revolution early; `None` if its start does
-/// not depend on the move.
+/// Returns the step of a request's gap, by the lead with which the head would reach the sectors a revolution earlier. `None`
+/// if the lead is beyond all steps, or if the start of the transfer does not depend on the move.
 fn step(revolution: Duration, predicted: &Forecast) -> Option<usize> {
     let decides = predicted.moves && predicted.set_out.is_some();
     let lead = nanos(revolution.saturating_sub(predicted.wait));
@@ -80,7 +82,8 @@ impl Control {
     pub fn leaves(&mut self, revolution: Duration, op: Op, predicted: &Forecast) -> bool {
         let Some(at) = step(revolution, predicted) else { return false };
         let steps = &mut self.steps[usize::from(op.is_write())];
-        // If a drive may begin in the middle of a request, the steps below a request's length have no gaps.
+        // If a drive may begin to transfer in the middle of a request, a head that misses the first sectors by less than the
+        // pass of the request has no gap: the first steps are then empty.
         let nearer = steps[..at].iter().rev().find(|nearer| nearer.gaps > 0);
         let watched = nearer.is_none_or(LeadStep::suspect);
         let step = &mut steps[at];
@@ -103,11 +106,12 @@ impl Control {
         }
     }
 
-    /// Returns the mean lead in ns of requests with this forecast in unused gaps.
+    /// Returns the mean lead in ns, over their forecasts, of requests behind unused gaps of the same step.
     pub fn lead(&self, revolution: Duration, op: Op, predicted: &Forecast) -> i64 {
         let Some(at) = step(revolution, predicted) else { return 0 };
         let step = self.steps[usize::from(op.is_write())][at];
-        // Gaps of a step are used only while few heads are early, so a small count is biased low: one is added.
+        // Gaps of this step get detours only while at most half of the requests behind its unused gaps came a revolution
+        // early. A small count is therefore biased low when it is used: one is added, unless it is 0.
         let early = step.early + u32::from(step.early > 0);
         nanos(revolution) * i64::from(early) / i64::from(step.alone.max(REQUESTS_MIN))
     }

@@ -115,7 +115,7 @@ impl MoveCounts {
     }
 }
 
-/// The corrections of moves; pairs are for reads and for writes.
+/// The corrections of moves. Each array of two has a value for reads and one for writes.
 #[derive(Clone, Debug)]
 pub(super) struct Correction {
     /// The counts of commands behind another one, and of commands sent to an idle drive.

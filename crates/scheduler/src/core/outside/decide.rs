@@ -125,7 +125,9 @@ impl Outside {
             Work::Foreground { plain, .. } => Some(plain.as_ref().map(|plain| plain.end)),
             _ => None,
         });
-        // No recent request was delayed by a detour.
+        // Without a foreground command at the drive the choice would have come at the last foreground completion. If the last
+        // foreground command there has no forecast without detours (`plain`), no recent request counts as one with a detour:
+        // then the choice is now.
         let Some(Some(end)) = ahead else { return if ahead.is_some() { now } else { self.heard_at } };
         self.in_time_for(end).max(self.heard_at).min(now)
     }

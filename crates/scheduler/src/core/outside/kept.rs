@@ -128,7 +128,8 @@ pub(super) struct Kept {
     /// The number of reads that continued another, and of the hits among them.
     behind: u32,
     hits: u32,
-    /// The service times of reads without detours' and idle commands before them, by expected source.
+    /// The service times of reads without a command of a detour or of idle time since the first read on their track, by the
+    /// expected source of their data.
     alone: [Beyond; 3],
     /// The delay of the finished read, in ns, because a detour interrupted read-ahead, and because idle reads evicted data.
     late: [i64; 2],

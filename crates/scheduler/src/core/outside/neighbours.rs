@@ -55,7 +55,8 @@ impl Learned {
 
     fn is_harmless(&self, neighbour: Neighbour) -> bool {
         let RevolutionCounts { commands, lost } = self.kinds[neighbour.kind()];
-        // A kind's losses include those of its commands and of the commands after them.
+        // The losses of a kind of neighbours are those of its commands and of the commands right after them, so the share of
+        // other commands counts twice.
         let anyway = 2.0 * f64::from(self.others.lost) / f64::from(self.others.commands.max(1));
         let expected = f64::from(commands) * (anyway + 1.0 / COMMANDS_PER_LOST_MIN);
         f64::from(lost) <= expected + CHANCE_DEVIATIONS_MAX * expected.sqrt() + TRIAL_REVOLUTIONS_MAX

@@ -99,7 +99,8 @@ impl Core {
             return no;
         }
         let brings = plain.as_ref().map_or(0, |detour| self.brings(detour));
-        // The revolution must yield more than this. Most do not, and the search for them ends early.
+        // The revolution must yield more wanted sectors than this. Most revolutions do not, and the search for their detours ends
+        // early.
         let worth = outside.price.least(outside.guard.yield_in(revolution));
         self.background.focus_on(Focus::All);
         let found = self.detour_for(

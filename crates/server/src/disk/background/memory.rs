@@ -41,7 +41,8 @@ struct Block {
     seq: u64,
     /// The content; `None` until the block has arrived.
     bytes: Option<Vec<u8>>,
-    /// The parts that were neither given out nor overwritten on the medium, in order.
+    /// The parts of the block that no client has received and no write has covered since it arrived, by ascending LBN;
+    /// all of it until it arrives.
     left: Vec<LbnRange>,
     /// The reads that wait for this block.
     readers: Vec<u64>,

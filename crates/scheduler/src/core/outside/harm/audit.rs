@@ -618,7 +618,7 @@ mod tests {
     #[test]
     fn a_window_waits_for_a_request_and_until_then_background_work_goes_on() {
         let at = |seconds: u64| Instant::ZERO + Duration::from_secs(seconds);
-        // A seed whose first pair is plain, then on.
+        // A seed whose first pair is a plain window, then an on window.
         let plain_first = |seed: &u64| {
             let mut audit = Audit::new(AuditConfig { seed: *seed, ..HALF_OFF }, REVOLUTION, false);
             audit.advance(at(0), true, true);

@@ -352,7 +352,7 @@ impl<'a> Recorder<'a> {
         if agreeing.is_empty() || agree * 5 < agreeing.len() * 3 {
             return Err(StateError::Other {
                 problem: format!(
-                    "only {agree} of {} repeated reads end at the angle in the journal, so this is another drive; begin a new probe",
+                    "only {agree} of {} repeated reads end at the angle in the journal, so this is another drive",
                     agreeing.len()
                 ),
             }

@@ -89,9 +89,9 @@ impl FileWorker {
             FileOp::Put { block, bytes, bad } => self.target()?.put(block, &bytes, &bad),
             FileOp::Sync { mark } => self.target()?.sync(mark),
             FileOp::Finish => self.target()?.finish(),
-            FileOp::OpenKept { header, room, begun, records } => {
+            FileOp::OpenKept { header, room, begun } => {
                 let path = kept_path(&self.state, self.id());
-                Some(match KeptBlocks::open(&self.files, &path, header, room, begun.then_some(records)) {
+                Some(match KeptBlocks::open(&self.files, &path, header, room, begun) {
                     Ok((kept, present)) => {
                         self.opened = OpenFiles::Kept(kept);
                         FileResult::Opened { present: Box::new(present), saved: Vec::new() }
@@ -130,9 +130,9 @@ impl FileWorker {
                 }
                 _ => None,
             },
-            FileOp::OpenMoves { plan, block, disk, staging, begun, records, number, unnumbered } => {
+            FileOp::OpenMoves { plan, block, disk, staging, begun, number, unnumbered } => {
                 let moves = Moves::new(Arc::clone(&self.files), &self.state, self.id(), number);
-                let result = moves.open(&plan, block, &disk, staging, begun.then_some(records), unnumbered);
+                let result = moves.open(&plan, block, &disk, staging, begun, unnumbered);
                 self.opened = OpenFiles::Moves(moves);
                 Some(result.unwrap_or_else(|result| result))
             }

@@ -365,7 +365,7 @@ mod tests {
         let shape = Shape { volume: VolumeId(1), first: Lbn::ZERO, block: Sectors::new(8), blocks: 10 };
         let header =
             Header { image: 1, shape, snapshot: SnapshotId(1), base: None, sector_bytes: 512, chunks: OPEN };
-        let op = FileOp::OpenKept { header, room: Budget::default(), begun: false, records: 0 };
+        let op = FileOp::OpenKept { header, room: Budget::default(), begun: None };
         workers.submit(FileRequest { queue, op });
         for mark in 0..3 {
             let op = FileOp::Keep { mark, block: mark, bytes: vec![0; 4_096], bad: Vec::new() };

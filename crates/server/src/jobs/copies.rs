@@ -94,8 +94,8 @@ impl Copies {
     /// Begins to keep the blocks as they are at the instant of the call, or continues from the figures in the journal
     /// if `begun`. Requests the opening of the kept file; the caller passes its blocks to [`opened`](Self::opened).
     pub fn begin(cx: &mut Context<'_>, header: Header, room: Budget, begun: bool, before: &Figures) -> Self {
-        let records = if begun { before.records } else { 0 };
-        cx.kept(FileOp::OpenKept { header, room, begun, records });
+        let begun = begun.then_some(before.records);
+        cx.kept(FileOp::OpenKept { header, room, begun });
         let blocks = header.shape.blocks;
         Self {
             header,
@@ -104,7 +104,7 @@ impl Copies {
             safe: BlockSet::empty(blocks),
             kept: BlockSet::empty(blocks),
             keeping: VecDeque::new(),
-            records,
+            records: begun.unwrap_or(0),
             bad: Bad { lbns: before.bad.iter().copied().collect(), more: before.bad_more },
         }
     }

@@ -158,8 +158,9 @@ impl Reorganize {
 
     fn open(&self, cx: &mut Context<'_>) {
         let (plan, block, disk) = (self.plan.clone(), self.block, cx.disk.clone());
-        let Self { staging, begun, records, number, unnumbered, .. } = *self;
-        cx.kept(FileOp::OpenMoves { plan, block, disk, staging, begun, records, number, unnumbered });
+        let Self { staging, number, unnumbered, .. } = *self;
+        let begun = self.begun.then_some(self.records);
+        cx.kept(FileOp::OpenMoves { plan, block, disk, staging, begun, number, unnumbered });
     }
 
     fn fail(&mut self, why: String) {

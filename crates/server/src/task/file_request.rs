@@ -84,11 +84,9 @@ pub enum FileOp {
         header: Header,
         /// The budget for kept blocks, which all backups, replicas and snapshots of a disk share.
         room: Budget,
-        /// Whether the file must exist, because the journal says that the task has begun.
-        begun: bool,
         /// The least number of acknowledged records that the file must have
-        /// ([`Figures::records`](super::table::Figures::records)).
-        records: u64,
+        /// ([`Figures::records`](super::table::Figures::records)), if the journal says that the task has begun.
+        begun: Option<u64>,
     },
     /// Keep a block, durably: [`FileResult::Synced`], or [`FileResult::Refused`] if there is no more room.
     Keep {
@@ -133,11 +131,9 @@ pub enum FileOp {
         disk: DiskFacts,
         /// The most blocks that are at a time neither at their old nor at their new LBN.
         staging: u64,
-        /// Whether a saved state of the reorganisation must exist.
-        begun: bool,
         /// The least number of acknowledged records that the saved state must have
-        /// ([`Figures::records`](super::table::Figures::records)).
-        records: u64,
+        /// ([`Figures::records`](super::table::Figures::records)), if it must exist.
+        begun: Option<u64>,
         /// The task's random number, which the task's own copy of the plan has to name.
         number: u64,
         /// Whether that copy may be of an older version, which wrote no random number.

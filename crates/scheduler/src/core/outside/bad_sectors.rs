@@ -34,11 +34,16 @@ impl Core {
         } else {
             between.into_iter().max_by_key(|kept| transferred(*kept, range, &wanted))?
         };
-        let others = |item: LbnRange| item.overlaps(range) && !kept.covers(item);
-        self.background.give_back(self.drive.layout(), tag, false, others);
-        let WantedRange { range, useful } = self.wanted_within(kept, tag)?;
+        let WantedRange { range, useful } = self.narrow(range, kept, tag)?;
         let end = if merged { kept.end() } else { range.end() };
         Some(WantedRange { range: LbnRange::new(range.start(), end.since(range.start())), useful })
+    }
+
+    /// Narrows a read of `range` to the wanted sectors in its part `kept`. The other blocks are wanted again.
+    pub(super) fn narrow(&mut self, range: LbnRange, kept: LbnRange, tag: u64) -> Option<WantedRange> {
+        let others = |item: LbnRange| item.overlaps(range) && !kept.covers(item);
+        self.background.give_back(self.drive.layout(), tag, false, others);
+        self.wanted_within(kept, tag)
     }
 
     /// Narrows a promoted read over a known bad sector that is not itself wanted. A block has such a sector if the sector went

@@ -488,9 +488,7 @@ impl Core {
         let shortest = items.iter().filter(|item| item.start() == first).map(|item| item.end()).min()?;
         let ends = items.iter().map(|item| item.end()).filter(|end| end.since(first).get() <= sectors_max);
         let kept = LbnRange::new(first, ends.max().unwrap_or(shortest).since(first));
-        let others = |item: LbnRange| item.overlaps(range) && !kept.covers(item);
-        self.background.give_back(self.drive.layout(), tag, false, others);
-        self.wanted_within(kept, tag)
+        self.narrow(range, kept, tag)
     }
 
     /// Queues a read for the mimic, if the mimic wants one. Returns whether it does.

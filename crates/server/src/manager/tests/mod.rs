@@ -11,6 +11,7 @@ mod log;
 pub(crate) mod memory;
 mod moves;
 mod older_pairs;
+mod other_disk;
 mod repair;
 pub(crate) mod rig;
 mod snapshots;
